@@ -1,20 +1,19 @@
 //! Being an ACP agent: any agent of a runtime, for any editor.
 //!
 //! A session is a thread, a prompt is a run, and its updates are a cursor over the log in the
-//! dialect [`acp`]. So a session survives its process, can be loaded and
-//! resumed, and can be watched and answered elsewhere meanwhile. A mode is an agent: switching
-//! it changes who is asked next.
+//! dialect [`acp`]. So a session survives its process, can be loaded and resumed, and can be
+//! watched and answered through other surfaces at the same time. A mode is an agent: switching it
+//! changes the agent of the next prompt.
 //!
 //! # What a client brings
 //!
-//! MCP servers that come with a session are tools of its agent. A client that offers files or
-//! terminals lends them to agents that are models: `read_file`, `write_file` and
-//! `run_shell_command` then work through the client, and see unsaved files. They are ruled by
-//! the agent's policy like any tool; writing and running ask first. An agent that speaks ACP
-//! itself uses the client's files and terminals in its own words, and its session is opened with
-//! the client's, so that what it offers is known from the start. Agents that another one calls
-//! are lent the same. Questions go to the client as permission requests, or as forms where it has
-//! them.
+//! MCP servers in the request that opens a session are tools of its agent. If a client supports
+//! files or terminals, agents that are models can use them: `read_file`, `write_file` and
+//! `run_shell_command` then work through the client, and see unsaved files. They are subject to the
+//! agent's policy like any tool; writing and running ask first. An agent that speaks ACP itself
+//! uses the client's files and terminals directly, and its session is opened together with the
+//! client's, so that its modes and options are known from the start. The same applies to
+//! sub-agents. Questions go to the client as permission requests, or as forms if it supports them.
 //!
 //! # What is deliberately absent
 //!
@@ -66,11 +65,11 @@ use session::{Running, Session};
 /// waits longer is better left in the log.
 const WRITES_WAITING_MAX: usize = 4;
 
-/// How long a client that is leaving has to read what was said to it.
+/// How long a client that disconnects has to read the last messages.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
-/// How long an agent behind us may take to take a notification before it misses it: meanwhile the
-/// client is not read, which may want to cancel.
+/// How long a proxied agent may take to accept a notification before it misses it. Until then no
+/// further message of the client is read, not even a cancel.
 const TELL_TIME: Duration = Duration::from_secs(5);
 
 /// The version of the protocol that is spoken.
@@ -163,13 +162,13 @@ impl AcpSurface {
             attended: Mutex::default(),
         };
         let served = serve::serve(&peer, input, &Arc::new(agent)).await;
-        // A client that still reads hears what was said to it.
+        // A client that still reads gets the remaining messages.
         let _ = tokio::time::timeout(LAST_WORDS, writing).await;
         served
     }
 }
 
-/// What serves one client.
+/// The state of one client's connection.
 struct Agent {
     control: Control,
     runtime: Runtime,
@@ -177,7 +176,8 @@ struct Agent {
     default_agent: Box<str>,
     client: Mutex<Client>,
     sessions: Mutex<BTreeMap<ThreadId, Arc<Session>>>,
-    /// What tells the client what agents behind us say about no session, by their names.
+    /// The tasks that forward messages outside sessions from proxied agents to the client, by
+    /// agent.
     attended: Mutex<BTreeMap<Box<str>, AbortOnDropHandle<()>>>,
 }
 
@@ -244,7 +244,7 @@ impl Handler for Arc<Agent> {
             "session/resume" => async move { agent.resume(&params).await }.boxed(),
             "session/list" => async move { agent.list(&params).await }.boxed(),
             "session/delete" => async move { agent.delete(&params).await }.boxed(),
-            // What we have no word for, an agent behind us may know of.
+            // Unknown methods may be known to a proxied agent.
             method => match self.knows(method, &params) {
                 Some(Knows::Session(link)) => {
                     let method = method.to_owned();
@@ -293,15 +293,15 @@ impl Handler for Arc<Agent> {
     }
 }
 
-/// Who may know of what we have no word for.
+/// The receiver of a method that we do not know.
 enum Knows {
-    /// The agent behind a session.
+    /// The proxied agent of a session.
     Session(Arc<Link>),
     /// The agent that a new session talks to.
     Agent(AcpAgent),
 }
 
-/// Has an agent behind us answer what names no session.
+/// Lets a proxied agent answer a request outside any session.
 fn pass_on(
     behind: AcpAgent,
     method: &str,
@@ -344,10 +344,10 @@ impl Agent {
         *lock(&self.client)
     }
 
-    /// Who may know of what we have no word for: the agent behind the session that it is about,
-    /// or, if it is about none, the agent that a new session talks to. Sessions are ours, but for
-    /// the choice of a model, which the protocol had before it had options; and what is about
-    /// messages is between two neighbours.
+    /// The receiver of a method that we do not know: the proxied agent of the session that it
+    /// names, or else the agent of new sessions. Methods about sessions are ours, except for the
+    /// choice of a model, which the protocol had before it had options. Methods about messages
+    /// apply to one connection only.
     fn knows(&self, method: &str, params: &Value) -> Option<Knows> {
         if method.starts_with("$/")
             || method.starts_with("session/") && method != "session/set_model"

@@ -30,7 +30,7 @@ use wellspring_testkit::mock_model::{self, Scene};
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
-/// How long a scene may take; opencode's first start is slow.
+/// Time limit of a scene; opencode's first start is slow.
 const LIMIT: Duration = Duration::from_secs(120);
 
 const AGENTS: [&str; 4] = ["claude", "codex", "gemini", "opencode"];
@@ -88,7 +88,7 @@ async fn main() -> Result<(), Failure> {
     if failed { Err("not all scenes were played well".into()) } else { Ok(()) }
 }
 
-/// How an agent is started with a home of its own and the mock provider.
+/// The command of an agent, with its own home and the mock provider.
 fn configure(name: &str, folder: &Path, home: &Path, url: &str) -> Result<AcpConfig, Failure> {
     let modules = folder.join("node_modules");
     let node = modules.join("node/bin/node");
@@ -115,7 +115,7 @@ fn configure(name: &str, folder: &Path, home: &Path, url: &str) -> Result<AcpCon
                 .env("MOCK_KEY", "x")
         }
         "gemini" => {
-            // It would fetch a program for searching, and wait long for a network.
+            // Otherwise it would download a search program, and wait long for the network.
             let tools = json!({"useRipgrep": false});
             let settings =
                 json!({"security": {"auth": {"selectedType": "gemini-api-key"}}, "tools": tools});
@@ -149,15 +149,15 @@ fn configure(name: &str, folder: &Path, home: &Path, url: &str) -> Result<AcpCon
         .env("XDG_CONFIG_HOME", home.join(".config").display().to_string())
         .env("XDG_DATA_HOME", home.join(".data").display().to_string())
         .cwd(home.join("work"));
-    // Otherwise it has a model decide what may be done.
+    // Otherwise a model would decide what is allowed.
     config.mode = (name == "codex").then(|| "read-only".into());
-    // It would make one of them refuse to work.
+    // One of them would refuse to work.
     config.env_remove.push("IS_SANDBOX".into());
     Ok(config)
 }
 
-/// What the agent said of its sessions, without what is this machine's: a line each. Long lists
-/// are cut to their first entry.
+/// The agent's messages about its sessions, one line each, without details of this machine. Long
+/// lists are cut to their first entry.
 fn scrubbed(recorded: &str, home: &Path) -> Result<String, Failure> {
     let mut lines = String::new();
     let mut prompts = std::collections::BTreeMap::new();

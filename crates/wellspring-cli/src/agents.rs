@@ -1,7 +1,7 @@
-//! The agents: from the configuration, or from the environment when it names none.
+//! Builds the agents, from the configuration, or from the environment if it names no agent.
 //!
-//! Only what a command needs is made: one agent with those that it may call, or all of them.
-//! A provider's key is read and an MCP server is started then, and not before.
+//! Only the agents that a command needs are built: one agent with the agents that it may call, or
+//! all agents. Only then are their providers' keys read and their MCP servers started.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -33,18 +33,18 @@ const OLLAMA_TIME: Duration = Duration::from_millis(300);
 pub(crate) enum Wanted<'a> {
     /// Every agent. MCP servers that fail to start are reported and left out.
     All,
-    /// This one, with those that it may call.
+    /// One agent, and the agents that it may call.
     One(&'a str),
 }
 
-/// What a configuration and the environment have for agents.
+/// The agents of a configuration and of the environment.
 #[derive(Debug)]
 pub(crate) struct Agents<'a> {
     config: &'a Config,
-    /// Agents named after their providers, where the configuration names none; in the order
-    /// in which one of them becomes the default.
+    /// Agents named after their providers, if the configuration names no agent, in the order in
+    /// which one of them becomes the default.
     found: Vec<(&'a ProviderConfig, Result<Client, SetupError>)>,
-    /// The built-in agent, if it is to be there.
+    /// The built-in agent, if it should exist.
     demo: Option<AgentDef>,
 }
 
@@ -73,7 +73,7 @@ impl<'a> Agents<'a> {
         Self { config, found, demo }
     }
 
-    /// Their names, the default one first where there is one.
+    /// Their names, the default one first if there is a default.
     pub(crate) fn names(&self) -> Vec<&str> {
         let configured = self.config.agents.keys().map(|name| &**name);
         let found = self.found.iter().map(|(provider, _)| &*provider.name);
@@ -119,8 +119,8 @@ impl<'a> Agents<'a> {
         }
     }
 
-    /// Builds the requested agents, and returns what they have to do without. An agent that cannot
-    /// be built is an error, because its runs could not continue.
+    /// Builds the requested agents, and returns which of their parts are missing. An agent that
+    /// cannot be built is an error, because its runs could not continue.
     pub(crate) async fn register(
         &self,
         runtime: &Runtime,

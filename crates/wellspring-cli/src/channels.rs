@@ -1,4 +1,4 @@
-//! Bots in chat networks: started by `wellspring serve`, looked after by `wellspring channels`.
+//! Bots in chat networks: started by `wellspring serve`, managed with `wellspring channels`.
 
 mod holder;
 
@@ -30,7 +30,7 @@ use crate::config::settings::StoreKind;
 use crate::place::Place;
 use crate::{Exit, Usage};
 
-/// How long to wait before a bot that could not be started is started again.
+/// Pause before a bot that failed to start is started again.
 const START_AGAIN: Duration = Duration::from_secs(5);
 
 /// The bots of a server.
@@ -46,9 +46,9 @@ struct Bot {
     connected: Connected,
     webhook_url: Option<Box<str>>,
     secret: Box<str>,
-    /// Decides which process serves it, where several machines share a store.
+    /// Decides which process serves the bot; `None` if the store is not shared between machines.
     holder: Option<Holder>,
-    /// The bot, while this process serves it, and where its network delivers.
+    /// The bot and the routes of its webhook, while this process serves it.
     here: Mutex<Option<(Instance, Router)>>,
 }
 
@@ -71,7 +71,7 @@ impl Connected {
         }
     }
 
-    /// How events come that do not come to the webhook.
+    /// How events arrive other than through the webhook.
     fn listens(&self, has_webhook: bool) -> Option<&'static str> {
         match self {
             Self::Telegram(_) => (!has_webhook).then_some("polling"),
@@ -81,7 +81,7 @@ impl Connected {
         }
     }
 
-    /// Whether anything comes to the webhook.
+    /// Whether the bot receives webhooks.
     fn has_webhook(&self, is_configured: bool) -> bool {
         match self {
             Self::Telegram(_) => is_configured,
@@ -122,14 +122,15 @@ pub(crate) fn connect(config: &ChannelConfig) -> Result<Connected, CallError> {
     })
 }
 
-/// The path at which a network delivers what comes in.
+/// The path of a bot's webhook.
 fn path(name: &str) -> String {
     format!("/channels/{name}")
 }
 
 impl Channels {
-    /// Starts the configured bots: they go on with what they were doing. Nothing comes in yet. Where
-    /// several machines share a store, a bot starts when it is known that no other one serves it.
+    /// Starts the configured bots, which continue their unfinished work. They receive no events
+    /// yet. With a store that several machines share, a bot starts only once no other machine
+    /// serves it.
     pub(crate) async fn start(place: &Place) -> Result<Self> {
         let mut bots = Vec::new();
         let store = &place.config.store;
@@ -165,8 +166,8 @@ impl Channels {
         Ok(Self { bots, runtime, tasks: Mutex::default(), stopping })
     }
 
-    /// Where networks deliver what comes in. A process that does not serve a bot now asks the
-    /// network to deliver again.
+    /// The routes of the webhooks. While another process serves a bot, they answer 503, so that the
+    /// network delivers again.
     pub(crate) fn routes(&self) -> Router {
         let webhooks = self.bots.iter().filter(|bot| bot.has_webhook());
         webhooks.fold(Router::new(), |routes, bot| {
@@ -175,7 +176,7 @@ impl Channels {
         })
     }
 
-    /// Begins to take what comes in.
+    /// Starts to receive events.
     pub(crate) fn receive(&self) {
         for bot in &self.bots {
             let (bot, runtime) = (Arc::clone(bot), self.runtime.clone());
@@ -195,7 +196,7 @@ impl Channels {
         }
     }
 
-    /// The names of the bots and how they get what comes in.
+    /// The names of the bots, and how each receives events.
     pub(crate) fn summary(&self) -> Vec<(String, String)> {
         let bots = self.bots.iter().map(|bot| {
             let network = bot.connected.as_channel().network();
@@ -208,12 +209,12 @@ impl Channels {
         bots.collect()
     }
 
-    /// Stops making calls; what is not done is done after the next start, or by another machine.
+    /// Stops all calls. Unfinished work continues after the next start, or on another machine.
     pub(crate) async fn stop(&self) {
         self.stopping.send_replace(true);
         let tasks = std::mem::take(&mut *lock(&self.tasks));
         for task in tasks {
-            // One that has panicked has nothing left to stop.
+            // A task that has panicked has nothing left to stop.
             let _ = task.await;
         }
         for bot in &self.bots {
@@ -266,7 +267,7 @@ impl Bot {
         }
     }
 
-    /// Polls, or tells Telegram where the webhook is.
+    /// Polls for updates, or sets the webhook's URL.
     async fn receive_telegram(&self, telegram: &Telegram, instance: &Instance) {
         let url = self.webhook_url.as_deref();
         let url =
@@ -284,7 +285,7 @@ impl Bot {
         }
     }
 
-    /// Serves the bot whenever no other machine does.
+    /// Serves the bot whenever no other process does.
     async fn serve_while_held(&self, runtime: &Runtime, holder: &Holder) {
         let bot = &*self.config.name;
         loop {
@@ -313,7 +314,7 @@ impl Bot {
     }
 }
 
-/// Passes on what a network delivers, if this process serves the bot.
+/// Handles a webhook request, if this process serves the bot.
 async fn deliver(State(bot): State<Arc<Bot>>, request: Request) -> Response {
     let routes = lock(&bot.here).as_ref().map(|(_, routes)| routes.clone());
     match routes {
@@ -326,7 +327,7 @@ async fn deliver(State(bot): State<Arc<Bot>>, request: Request) -> Response {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // What is behind it is whole at every moment, also after a panic.
+    // The state is consistent at every moment, also after a panic.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

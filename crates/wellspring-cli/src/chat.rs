@@ -16,10 +16,10 @@ use crate::text::{clean_line, width};
 use crate::view::{View, is_rich, size};
 use crate::{Exit, find};
 
-/// What a person sees when it is their turn.
+/// The prompt.
 const PROMPT: &str = "› ";
 
-/// Talks until the input ends. Each line is a run of the same thread.
+/// Runs a conversation until the input ends. Each line is a run of the same thread.
 pub(crate) async fn chat(place: &Place, args: ChatArgs) -> Result<Exit> {
     let agent = place.agent(args.whom.agent.as_deref()).await?;
     let thread = match &args.whom.thread {
@@ -50,7 +50,7 @@ pub(crate) async fn chat(place: &Place, args: ChatArgs) -> Result<Exit> {
             continue;
         }
         if person && is_rich() {
-            // The run shows what it was asked; what was typed would be there twice.
+            // The run's view shows the question, so the typed line is removed.
             let rows = 1 + (width(PROMPT) + width(&line)).saturating_sub(1) / size().0;
             say(&format!("\u{1b}[{rows}A\r\u{1b}[J"))?;
         }
@@ -68,7 +68,7 @@ pub(crate) async fn chat(place: &Place, args: ChatArgs) -> Result<Exit> {
     Ok(Exit::Completed)
 }
 
-/// Not on standard output: that is the conversation's.
+/// Not to standard output, which holds the conversation.
 fn say(text: &str) -> std::io::Result<()> {
     let mut stderr = std::io::stderr().lock();
     stderr.write_all(text.as_bytes())?;

@@ -34,7 +34,7 @@ pub(crate) enum Reach<'a> {
     Server(&'a ServerConfig),
 }
 
-/// Makes the agent, if it should exist.
+/// Builds the agent, if it should exist.
 pub(crate) async fn demo(
     config: DemoConfig,
     reach: Reach<'_>,
@@ -54,7 +54,7 @@ pub(crate) async fn demo(
         DemoConfig::Shell => DemoOptions { pace, shell: Some(Arc::new(shell()?)) },
         DemoConfig::On if closed => plain,
         DemoConfig::Unset if closed => match reach {
-            // A run of another process may be adopted here, and its approvers have tokens.
+            // A run of another process may be adopted here, and its approvers may have tokens.
             Reach::Terminal => plain,
             Reach::Server(_) => return Ok(None),
         },

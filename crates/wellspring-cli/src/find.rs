@@ -8,10 +8,10 @@ use wellspring_log::{RunFilter, RunInfo};
 
 use crate::screen::short_id;
 
-/// Candidates that are named when an id fits several.
+/// Maximum number of candidates that the error for an ambiguous id names.
 const CANDIDATES_SHOWN: usize = 5;
 
-/// The run that an id means: all of it, its beginning, its end, or `last`.
+/// Finds a run by its id, the start or the end of its id, or `last`.
 pub(crate) async fn run(control: &Control, id: &str) -> Result<RunInfo> {
     if let Ok(run) = id.parse()
         && let Ok(info) = control.info(run).await
@@ -21,7 +21,7 @@ pub(crate) async fn run(control: &Control, id: &str) -> Result<RunInfo> {
     find(control, id, "run", |info| info.run.uuid()).await
 }
 
-/// The thread that an id means.
+/// Finds a thread by its id.
 pub(crate) async fn thread(control: &Control, id: &str) -> Result<ThreadId> {
     if let Ok(thread) = id.parse() {
         return Ok(thread);

@@ -27,18 +27,18 @@ const PICTURE: Duration = Duration::from_millis(40);
 /// The hint that is shown after the run was cancelled.
 const STOPPING: &str = "stopping; press Ctrl-C again to exit now";
 
-/// Who answers a run's questions.
+/// Decides who answers a run's questions.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Answers {
-    /// The person at the terminal.
+    /// The user at the terminal.
     Ask,
     /// Approve everything.
     Yes,
     /// Deny everything.
     No,
-    /// No user can be asked, and no option says what to answer.
+    /// There is no terminal, and no option decides the answer.
     Nobody,
-    /// Another process owns the run; we only watch.
+    /// Another process owns the run; this one only shows it.
     Others,
 }
 
@@ -82,7 +82,7 @@ struct Follower<'a> {
     answers: Answers,
     lines: &'a Lines,
     outline: Outline,
-    /// The questions that wait for the person here, oldest first.
+    /// The questions that wait for the user at this terminal, oldest first.
     asked: VecDeque<Prompt>,
     outcome: Option<Outcome>,
     stopping: bool,
@@ -285,7 +285,7 @@ enum Input {
     Line(String),
 }
 
-/// Where answers come from: keys of a terminal that is painted on, or else whole lines.
+/// The source of answers: keys of a terminal with a live view, or else whole lines.
 enum Keyboard {
     Keys(EventStream, RawMode),
     Lines { lines: Lines, asked: Option<QuestionId> },

@@ -17,10 +17,10 @@ const TEMPLATE: &str = include_str!("init/wellspring.toml");
 /// An agent.
 const AGENT: &str = include_str!("init/assistant.md");
 
-/// Where the agent's template names the provider.
+/// The placeholder for the provider in the agent's template.
 const PROVIDER: &str = "@provider@";
 
-/// Where the template names the agent that is asked by default.
+/// The placeholder for the default agent in the template.
 const DEFAULT: &str = "@default@";
 
 /// Writes the files, or none if one exists. Without a provider key the built-in demo is the default
@@ -70,7 +70,7 @@ fn write(file: &Path, text: &str) -> Result<()> {
     })
 }
 
-/// The first provider that the environment has a key for.
+/// The first provider with a key in the environment.
 fn provider() -> Option<&'static str> {
     let keyed = BUILT_IN.iter().filter(|(name, _)| *name != "ollama");
     let found =
@@ -84,7 +84,7 @@ mod tests {
     use super::*;
     use crate::config::Config;
 
-    /// The template is valid as it is, and with every setting in it uncommented.
+    /// The template is valid, both unchanged and with every setting uncommented.
     #[test]
     fn the_template_can_be_used() {
         let template = TEMPLATE.replace(DEFAULT, "assistant");

@@ -24,7 +24,7 @@ use wellspring_engine::tools::Launcher;
 use crate::args::LaunchArgs;
 use crate::config::agent::SandboxConfig;
 
-/// The exit code of a command that was not started, as shells have it.
+/// The exit code of a command that could not be started, as in a shell.
 const NOT_STARTED: u8 = 126;
 
 /// What commands in a sandbox can read without being told so: programs, libraries and what they
@@ -51,7 +51,7 @@ const READABLE: [&str; 19] = [
     "/usr",
 ];
 
-/// Devices that hold nothing.
+/// Devices without data.
 const DEVICES: [&str; 5] = ["/dev/full", "/dev/null", "/dev/random", "/dev/urandom", "/dev/zero"];
 
 /// This program as a launcher of commands, in a sandbox if there is one.
@@ -82,7 +82,7 @@ pub(crate) fn launcher(directory: &Path, sandbox: Option<&SandboxConfig>) -> Res
     Ok(Launcher { program, arguments })
 }
 
-/// Runs a command to its end, and exits as it does.
+/// Runs a command to its end, and exits with its exit code.
 #[expect(clippy::print_stderr, reason = "a command talks to people there")]
 pub(crate) fn launch(args: &LaunchArgs) -> u8 {
     run(args).map_or_else(
@@ -113,12 +113,12 @@ fn run(args: &LaunchArgs) -> Result<ExitStatus> {
 /// Waits until the server is gone, then kills the group, which includes this process.
 fn end_with_the_server() {
     let mut byte = [0];
-    // Nothing is ever sent.
+    // No data is ever sent.
     while matches!(std::io::stdin().read(&mut byte), Ok(1..)) {}
     let _ = kill_process_group(getpgrp(), Signal::KILL);
 }
 
-/// As a shell tells how a command ended: its code, or 128 and the number of its signal.
+/// The exit code of a command, as in a shell: its code, or 128 plus the number of its signal.
 fn code(status: ExitStatus) -> u8 {
     let code = status.code().or_else(|| Some(128 + status.signal()?));
     code.and_then(|code| u8::try_from(code).ok()).unwrap_or(u8::MAX)
@@ -182,7 +182,7 @@ mod linux {
     use super::{DEVICES, READABLE};
     use crate::args::LaunchArgs;
 
-    /// The first version that also keeps signals and abstract sockets inside.
+    /// The first version that also restricts signals and abstract sockets.
     const VERSION: ABI = ABI::V6;
 
     /// Rules that allow nothing yet. It is an error if the system cannot enforce all of them.
@@ -204,7 +204,7 @@ mod linux {
     pub(super) fn confine(args: &LaunchArgs, temporary: &Path) -> Result<()> {
         let read = AccessFs::from_read(VERSION);
         let all = AccessFs::from_all(VERSION);
-        // Paths that do not exist are left out: what is not there needs no rule.
+        // Paths that do not exist are left out: they need no rule.
         let status = rules(args.network)?
             .add_rules(path_beneath_rules(READABLE, read))?
             .add_rules(path_beneath_rules(&args.read, read))?

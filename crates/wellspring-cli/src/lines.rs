@@ -22,7 +22,7 @@ struct Shared {
 struct Reader {
     wanted: mpsc::Sender<()>,
     lines: mpsc::Receiver<Option<String>>,
-    /// Whether a line is on its way already.
+    /// Whether a line is being read already.
     asked: bool,
 }
 
@@ -47,7 +47,7 @@ impl Lines {
 
 impl Reader {
     fn start() -> Self {
-        // One line is asked for at a time, so one place is enough on either way.
+        // One line is requested at a time, so a capacity of one is enough in both directions.
         let (wanted, mut asked) = mpsc::channel(1);
         let (sender, lines) = mpsc::channel(1);
         // A dedicated thread, which the runtime does not wait for. If it cannot be started, there

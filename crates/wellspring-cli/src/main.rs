@@ -48,16 +48,16 @@ use args::{Cli, Command, ServeArgs};
 use config::Config;
 use place::{Missing, Place};
 
-/// How long tasks have to end after the command is done: enough to kill what they started.
+/// How long tasks may take to end after the command: enough to kill their child processes.
 const SHUTDOWN: Duration = Duration::from_millis(500);
 
-/// How the command ends.
+/// The exit status of the command.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Exit {
     Completed,
     Failed,
     Cancelled,
-    /// A command that another program started.
+    /// The exit code of a child process, which it passes on.
     Code(u8),
 }
 
@@ -73,8 +73,8 @@ impl std::fmt::Display for Usage {
 
 impl std::error::Error for Usage {}
 
-/// Keeps children of the same user from reading our memory and our environment (`/proc/PID`),
-/// which hold keys. A debugger needs to be root then.
+/// Prevents other processes of the same user from reading this process's memory and environment
+/// (`/proc/PID`), which hold keys. A debugger then needs to run as root.
 fn keep_secrets() {
     #[cfg(target_os = "linux")]
     if let Err(error) =
@@ -96,7 +96,7 @@ fn main() -> ExitCode {
         Err(error) => return complain(&error.into()),
     };
     let done = runtime.block_on(command(cli));
-    // Tasks that are dropped kill what they started; `exit` alone would leave it behind.
+    // Dropping tasks kills their child processes; `exit` alone would leave those running.
     runtime.shutdown_timeout(SHUTDOWN);
     telemetry.finish();
     match done {

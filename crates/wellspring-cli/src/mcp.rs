@@ -17,17 +17,17 @@ use crate::agents::Wanted;
 /// that are not ready. Most are ready earlier.
 const JOIN_WAIT: Duration = Duration::from_secs(3);
 
-/// How long after a failed start the next one follows, the first time; then twice as long.
+/// Delay before a failed server is started again. It doubles with each attempt.
 const RETRY_DELAY_FIRST: Duration = Duration::from_secs(1);
 
-/// The longest wait between two starts.
+/// Maximum delay between two attempts.
 const RETRY_DELAY_MAX: Duration = Duration::from_secs(60);
 
-/// How far a server is.
+/// The state of a server.
 #[derive(Clone, Debug)]
 pub(crate) enum Joined {
     Starting,
-    /// The last start failed; another one follows.
+    /// The last attempt failed; there will be another one.
     Failed(McpError),
     Ready(McpConnection),
 }
@@ -38,8 +38,8 @@ pub(crate) struct Servers {
 }
 
 impl Servers {
-    /// Starts servers, and waits for them: briefly where all agents are wanted, until each has
-    /// answered where one is.
+    /// Starts servers and waits for them: for a limited time if all agents are needed, or until
+    /// each one is ready or has failed if one agent is needed.
     pub(crate) async fn start<'c>(
         configs: impl IntoIterator<Item = &'c McpConfig>,
         wanted: Wanted<'_>,
@@ -68,13 +68,14 @@ impl Servers {
         Self { known }
     }
 
-    /// How far a server is now.
+    /// The current state of a server.
     pub(crate) fn state(&self, config: &McpConfig) -> Option<Joined> {
         let (_, state) = self.known.iter().find(|(known, _)| known == config)?;
         Some(state.borrow().clone())
     }
 
-    /// Registers an agent with the tools that its servers have, and again whenever they change.
+    /// Registers an agent with the tools that its servers currently have, and again after each
+    /// change.
     pub(crate) fn register(&self, runtime: &Runtime, def: AgentDef, configs: &[McpConfig]) {
         let mine = self.known.iter().filter(|(known, _)| configs.contains(known));
         let mut states: Vec<_> = mine.map(|(_, state)| state.clone()).collect();
@@ -106,7 +107,7 @@ fn with_tools(def: &AgentDef, states: &mut [watch::Receiver<Joined>]) -> AgentDe
     def
 }
 
-/// Starts a server, as often as it takes, and tells of each change of its tools.
+/// Starts a server, with retries, and reports each change of its tools.
 async fn keep(config: McpConfig, state: watch::Sender<Joined>) {
     let mut delay = RETRY_DELAY_FIRST;
     let connection = loop {
@@ -149,7 +150,7 @@ mod tests {
         AgentDef::model("a", Arc::new(Scripted::new([])))
     }
 
-    /// Takes connections, and never answers.
+    /// Accepts connections, and never answers.
     #[tokio::test(start_paused = true)]
     async fn a_hung_server_delays_nothing() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

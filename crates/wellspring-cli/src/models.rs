@@ -21,7 +21,7 @@ use crate::{Exit, Usage};
 /// How long a provider may take to list its models.
 pub(crate) const LIST_TIME: Duration = Duration::from_secs(15);
 
-/// What a provider says when it is asked for its models.
+/// The result of asking a provider for its models.
 pub(crate) enum Listed {
     /// The provider is not configured.
     NotSetUp(SetupError),
@@ -95,7 +95,7 @@ pub(crate) async fn list(provider: &ProviderConfig) -> Listed {
     }
 }
 
-/// Whether a provider is looked for only because it might be there.
+/// Whether a provider is only asked because it may exist.
 pub(crate) fn is_a_guess(provider: &ProviderConfig) -> bool {
     use crate::config::provider::ProviderKind;
     !provider.configured

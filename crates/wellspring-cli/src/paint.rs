@@ -1,4 +1,4 @@
-//! The one part that writes escapes: paints lines, and repaints the live region.
+//! The only module that writes escape sequences: it paints lines, and repaints the live region.
 
 use std::io::{self, Write};
 
@@ -62,7 +62,7 @@ impl<W: Write> Painter<W> {
                 let column = u16::try_from(column).unwrap_or(u16::MAX);
                 self.out.queue(MoveToColumn(column))?.queue(Show)?;
             }
-            // What the terminal echoes (`^C`) must not break the last line in two.
+            // Text that the terminal echoes (`^C`) must not split the last line.
             None => self.out.write_all(b"\r")?,
         }
         self.out.queue(EndSynchronizedUpdate)?;
@@ -71,7 +71,7 @@ impl<W: Write> Painter<W> {
         Ok(())
     }
 
-    /// Leaves the terminal as it was found, below what was painted.
+    /// Leaves the terminal in its original state, below the painted lines.
     pub(crate) fn leave(&mut self) -> io::Result<()> {
         if !self.painted.is_empty() {
             self.out.write_all(b"\r\n")?;
@@ -83,7 +83,7 @@ impl<W: Write> Painter<W> {
     /// Goes to the last line that stays, or to the start of the region, and clears
     /// everything after it.
     fn go_to(&mut self, same: usize, columns: usize) -> io::Result<()> {
-        // After a resize the terminal has broken lines that are too long now.
+        // After a resize, the terminal has wrapped lines that are now too long.
         let rows = |line: &Line| line.width().div_ceil(columns.max(1)).max(1);
         let rows: usize = if self.columns == columns {
             self.painted.len()

@@ -29,12 +29,12 @@ use crate::telemetry;
 /// two seconds.
 const SETTLE_TIME: Duration = Duration::from_secs(1);
 
-/// A runtime over the runs of a place.
+/// A runtime over the stored runs.
 #[derive(Debug)]
 pub(crate) struct Place {
     pub(crate) config: Config,
     pub(crate) runtime: Runtime,
-    /// The metrics, which also time the store.
+    /// The server's metrics, which also measure the store.
     pub(crate) metrics: Metrics,
     /// The principal of the user at the terminal.
     who: Principal,
@@ -78,8 +78,8 @@ impl Standing {
 }
 
 impl Place {
-    /// Reads the configuration and opens the store. There are no agents yet: looking at runs needs
-    /// none.
+    /// Reads the configuration and opens the store. Builds no agents: commands that only read runs
+    /// need none.
     pub(crate) async fn open(args: &PlaceArgs, missing: Missing) -> Result<Self> {
         let config = Config::load(args.config.as_deref())?;
         let metrics = Metrics::default();
@@ -97,7 +97,7 @@ impl Place {
         Ok(Self { config, runtime, metrics, who: Principal::local() })
     }
 
-    /// Makes one agent, or the default one, with those that it may call; gives its name.
+    /// Builds one agent, or the default one, and the agents that it may call. Returns its name.
     pub(crate) async fn agent(&self, named: Option<&str>) -> Result<Box<str>> {
         let agents = self.find_agents(Reach::Terminal).await?;
         let name: Box<str> = agents.choose(named)?.into();
@@ -106,18 +106,18 @@ impl Place {
         Ok(name)
     }
 
-    /// Makes every agent for a server's clients, and says what they must do without.
+    /// Builds all agents for a server's clients, and prints which of their parts are missing.
     pub(crate) async fn agents(&self, server: &ServerConfig) -> Result<()> {
         self.register_all(&self.find_agents(Reach::Server(server)).await?).await
     }
 
-    /// Finds the agents that there are.
+    /// Finds the available agents.
     pub(crate) async fn find_agents(&self, reach: Reach<'_>) -> Result<Agents<'_>> {
         let demo = demo(self.config.demo, reach, self.log().store()).await?;
         Ok(Agents::find(&self.config, demo).await)
     }
 
-    /// Makes every agent; gives the name of this one, or of the default one.
+    /// Builds all agents. Returns the name of this one, or of the default one.
     pub(crate) async fn agents_and(&self, named: Option<&str>) -> Result<Box<str>> {
         let agents = self.find_agents(Reach::Terminal).await?;
         let name: Box<str> = agents.choose(named)?.into();
@@ -126,7 +126,7 @@ impl Place {
         Ok(name)
     }
 
-    /// Waits until finished runs have exported their spans. A run that is still going is given up
+    /// Waits until finished runs have exported their spans. A run that is still active is released
     /// after a time limit, and can be resumed.
     pub(crate) async fn settle(&self) {
         self.runtime.shutdown(SETTLE_TIME).await;
@@ -144,12 +144,12 @@ impl Place {
         Self { who: self.who.in_tenant(tenant), ..self }
     }
 
-    /// What the person at the terminal may do with the runs.
+    /// The control of the user at the terminal.
     pub(crate) fn control(&self) -> Control {
         self.runtime.control(self.who.clone())
     }
 
-    /// The log itself, for what is not about runs: tokens and backups.
+    /// The log, for operations that do not concern runs: tokens and backups.
     pub(crate) fn log(&self) -> &Log {
         self.runtime.log()
     }
@@ -175,7 +175,7 @@ impl Place {
     }
 }
 
-/// Where runs are kept: as the flag or the variable says, or the configuration, or the system.
+/// The data directory: from the flag or its variable, the configuration, or the system's default.
 pub(crate) fn data_dir(args: &PlaceArgs, store: &StoreConfig) -> Result<PathBuf> {
     if let Some(directory) = args.data_dir.as_ref().or(store.directory.as_ref()) {
         return Ok(directory.clone());

@@ -1,4 +1,4 @@
-//! Answers typed at the prompt: the line being edited, and what it means. No IO.
+//! Parses answers that the user types: the line being edited, and its meaning. No IO.
 
 mod fields;
 
@@ -35,7 +35,7 @@ fn read(form: &Form, line: &str) -> Typed {
             "t" | "thread" | "this thread" => approve(Scope::Thread),
             "e" | "edit" => Typed::Edit,
             "n" | "no" => Typed::Answer(Answer::NO),
-            // Only a clear yes runs a tool.
+            // Only an explicit yes runs a tool.
             _ => Typed::Answer(Answer::no(line)),
         },
         Form::Choose { choices, multiple } => {
@@ -133,7 +133,7 @@ impl Prompt {
         Self { question, arguments, fields, editing: false, notice, typed, cursor: 0 }
     }
 
-    /// The run refused the answer: asks again, and says why.
+    /// Asks again after the run refused the answer, and shows the reason.
     pub(crate) fn refused(&mut self, why: &str) {
         self.notice = Some(why.into());
         self.editing = false;
@@ -226,7 +226,7 @@ impl Prompt {
         Pressed::Nothing
     }
 
-    /// What can be typed, shown before it.
+    /// The possible inputs, shown in front of the input.
     pub(crate) fn label(&self) -> String {
         let label = match (&self.fields, &self.question.form) {
             (Some(fields), _) => fields.label(),
@@ -249,7 +249,7 @@ impl Prompt {
     pub(crate) fn lines(&self, columns: usize) -> (Vec<Line>, usize) {
         let label =
             Line::of([span("  ", Style::PLAIN), span(self.label(), Style::DIM)]).truncated(columns);
-        // A long line scrolls, so that the cursor is always in sight.
+        // A long line scrolls, so that the cursor stays visible.
         let room = columns.saturating_sub(5).max(1);
         let mut start = 0;
         let upto = |start: usize| width(&self.typed[start..self.cursor].iter().collect::<String>());

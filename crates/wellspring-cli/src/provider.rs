@@ -11,7 +11,7 @@ use wellspring_models::{
 
 use crate::config::provider::{KeySource, ProviderConfig, ProviderKind};
 
-/// A provider's client. As a model it is the provider's usual one.
+/// A provider's client. As a model, it is the provider's default model.
 #[derive(Clone, Debug)]
 pub(crate) enum Client {
     Anthropic(Anthropic),
@@ -75,12 +75,12 @@ impl Client {
         Ok(client)
     }
 
-    /// With another model.
+    /// The same client with another model.
     pub(crate) fn named(self, model: &str) -> Self {
         change!(self, it => it.model(model))
     }
 
-    /// The models that the provider has.
+    /// Lists the provider's models.
     pub(crate) async fn models(&self) -> Result<Vec<ListedModel>, ModelError> {
         each!(self, it => it.models().await)
     }

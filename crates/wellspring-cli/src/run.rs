@@ -17,7 +17,7 @@ use crate::{Exit, Usage, find};
 /// The hint that is shown while a run is active.
 pub(crate) const HINT: &str = "Ctrl-C stops";
 
-/// Bytes of standard input that a run is given: more than the context of most models holds.
+/// Maximum bytes of standard input: more than the context of most models.
 const STDIN_BYTES_MAX: u64 = 4 * 1024 * 1024;
 
 /// Asks an agent something.
@@ -68,7 +68,7 @@ fn piped() -> Result<String> {
     })
 }
 
-/// Starts a run of an agent that is registered.
+/// Starts a run of a registered agent.
 pub(crate) async fn start(
     place: &Place,
     agent: &str,
@@ -96,7 +96,7 @@ pub(crate) async fn start(
     }
 }
 
-/// Follows a run and shows it in the form that was asked for.
+/// Follows a run and shows it in the requested form.
 pub(crate) async fn present(
     place: &Place,
     run: RunId,

@@ -1,4 +1,4 @@
-//! `wellspring runs …`: what ran, runs and waits.
+//! `wellspring runs …`: lists, shows, replays, exports and controls runs.
 
 mod export;
 
@@ -23,7 +23,8 @@ use crate::text::{Line, Style, clean_line, span};
 use crate::view::{Ink, View, is_rich, print_lines, print_screen, size};
 use crate::{Exit, Usage, find};
 
-/// The longest pause between two records of a replay, so that a run that waited overnight does not.
+/// Maximum pause between two records of a replay, so that a run that waited overnight is replayed
+/// quickly.
 const REPLAY_GAP_MAX: Duration = Duration::from_secs(3);
 
 /// How long a cancelled run has to end before we stop waiting for it.
@@ -101,7 +102,8 @@ pub(crate) async fn runs(place: &Place, command: Runs) -> Result<Exit> {
                         );
                     }
                 }
-                // Its answer moves it on; until then it needs no owner, unless it waited too long.
+                // The run continues with its answer. Until then it needs no owner, unless its
+                // deadline passes.
                 Standing::Waiting => {
                     place.agent(Some(&info.agent)).await?;
                     let outline = control.transcript(info.run).await?.outline;
@@ -242,7 +244,7 @@ async fn show(place: &Place, info: &RunInfo) -> Result<()> {
     Ok(print_lines(&mut std::io::stdout().lock(), &[Line::of([span(advice, Style::YELLOW)])], ink)?)
 }
 
-/// Every record up to where the run is now.
+/// All committed records.
 pub(crate) async fn committed(place: &Place, info: &RunInfo) -> Result<Vec<Record>> {
     let head = place.control().transcript(info.run).await?.outline.head;
     let mut records = Vec::new();
@@ -255,7 +257,7 @@ pub(crate) async fn committed(place: &Place, info: &RunInfo) -> Result<Vec<Recor
     Ok(records)
 }
 
-/// How long a replay waits between two records.
+/// The pause of a replay between two records.
 fn pause(speed: Speed, before: Option<Millis>, at: Millis) -> Duration {
     match speed {
         Speed::Max => Duration::ZERO,

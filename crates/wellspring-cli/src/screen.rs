@@ -27,15 +27,15 @@ const QUIET_TOOLS: [&str; 3] = ["update_plan", "ask_user", RETURN_RESULT];
 
 const SPINNER: [&str; 10] = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"];
 
-/// How long one picture of the spinner stays.
+/// How long each frame of the spinner is shown.
 const SPINNER_MS: u64 = 80;
 
-/// The whole of a run, as far as it has not been printed for good.
+/// The parts of a run that were not yet printed permanently.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Screen {
     outline: Outline,
     items: VecDeque<Item>,
-    /// The plan, while it is not fulfilled.
+    /// The plan, while it is not complete.
     plan: Vec<PlanEntry>,
     /// Calls that wait for an answer; they become items when they start.
     waiting: BTreeMap<PartId, Tool>,
@@ -43,9 +43,9 @@ pub(crate) struct Screen {
     updated_at: Millis,
     turns: u32,
     usage: Usage,
-    /// What the last printed item was, so that the next one keeps its distance.
+    /// The kind of the last printed item, which decides whether a blank line follows.
     printed: Option<item::Group>,
-    /// Parts that were printed for good although their turn may still be taken back.
+    /// Parts that were printed permanently although their turn may still be voided.
     printed_early: Vec<PartId>,
     /// The hint that is shown while the run is active.
     hint: &'static str,
@@ -53,24 +53,24 @@ pub(crate) struct Screen {
     shows: Shows,
 }
 
-/// Which items a screen shows. In a pipe the answer and the rest go different ways.
+/// Which items a screen shows. In a pipe, the answer and everything else are printed separately.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) enum Shows {
     #[default]
     Everything,
-    /// The text of the agent that was asked.
+    /// The text of the root agent.
     Answer,
     /// Everything but the answer.
     Rest,
 }
 
-/// For whose eyes the lines are.
+/// The destination of the lines.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) enum Look {
-    /// A terminal's: Markdown is shown.
+    /// A terminal: Markdown is rendered.
     #[default]
     Rich,
-    /// A file's or a pipe's: words stay as they were written.
+    /// A file or a pipe: text is printed unchanged.
     Plain,
 }
 
@@ -85,17 +85,17 @@ impl Screen {
         Self { look: Look::Plain, shows, ..Self::default() }
     }
 
-    /// Whether lines were taken that cannot be taken back.
+    /// Whether lines were printed that cannot be removed.
     pub(crate) fn has_printed(&self) -> bool {
         self.printed.is_some()
     }
 
-    /// What a person can do from now on.
+    /// Sets the hint for the user.
     pub(crate) fn set_hint(&mut self, hint: &'static str) {
         self.hint = hint;
     }
 
-    /// Folds one record in.
+    /// Applies a record.
     pub(crate) fn apply(&mut self, record: &Record) {
         let at = record.at;
         self.updated_at = at;
@@ -221,7 +221,7 @@ impl Screen {
         self.outline.apply(record);
     }
 
-    /// The lines of what cannot change any more; given once.
+    /// The lines of items that cannot change any more. Each line is returned once.
     pub(crate) fn take_settled(&mut self, width: usize) -> Vec<Line> {
         let mut lines = Vec::new();
         while let Some(item) = self.items.pop_front_if(|item| item.settled) {
@@ -401,7 +401,7 @@ impl Screen {
                 words.finish(record.at);
             }
         }
-        // Outside a turn nothing is taken back.
+        // Outside a turn nothing can be voided.
         let in_turn = self.in_turn(record.agent);
         self.settle(|item| !in_turn && item.is_words(part));
     }
@@ -446,7 +446,7 @@ impl Screen {
         self.push(record, Body::Plan(plan));
     }
 
-    /// A turn that has ended cannot be taken back.
+    /// The parts of a turn that has ended cannot be voided.
     fn settle_turn(&mut self, agent: AgentNo) {
         self.printed_early.clear();
         self.settle(|item| item.agent == agent && item.is_finished());
@@ -500,7 +500,7 @@ impl Screen {
         self.outline.agents.get(&agent).is_some_and(|agent| agent.in_turn)
     }
 
-    /// How many agents are above this one.
+    /// The nesting depth of an agent.
     fn depth(&self, agent: AgentNo) -> usize {
         let mut depth = 0;
         let mut agent = agent;
@@ -517,7 +517,7 @@ fn spinner(now: Millis) -> &'static str {
     SPINNER[frame]
 }
 
-/// Things of one kind stand together; everything else keeps its distance.
+/// Items of one kind are printed without a blank line between them.
 fn gap(before: Option<item::Group>, item: &Item) -> Option<Line> {
     let group = item.group();
     let apart = before.is_some_and(|before| before != group || group == item::Group::Words);

@@ -1,4 +1,4 @@
-//! `wellspring serve`, and what goes with a server: tokens and backups.
+//! `wellspring serve`, and the commands for a server's tokens and backups.
 
 use std::io::Write as _;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::place::Place;
 use crate::signals::Interrupts;
 use crate::{Exit, Usage};
 
-/// Where to listen, where neither a flag nor the configuration says it first.
+/// The default address to listen on.
 const LISTEN_VARIABLE: &str = "WELLSPRING_LISTEN";
 
 /// Serves until the first signal, then drains; a second signal stops it immediately.
@@ -61,7 +61,7 @@ pub(crate) async fn serve(place: &Place, args: ServeArgs) -> Result<Exit> {
     }
 }
 
-/// What the flags say, or the environment, or the configuration.
+/// The server's settings: from the flags, the environment, or the configuration.
 pub(crate) fn settings(config: &ServerConfig, args: ServeArgs) -> Result<ServerConfig> {
     let mut config = config.clone();
     let variable = std::env::var(LISTEN_VARIABLE).ok().filter(|listen| !listen.is_empty());

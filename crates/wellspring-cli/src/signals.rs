@@ -9,7 +9,7 @@ pub(crate) struct Interrupts {
 }
 
 impl Interrupts {
-    /// Listens from now on; the default action is gone then.
+    /// Starts to listen. From then on, the signals' default action is disabled.
     pub(crate) fn new() -> Result<Self> {
         #[cfg(unix)]
         {

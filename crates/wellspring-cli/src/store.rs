@@ -83,7 +83,7 @@ async fn check(place: &Place, as_json: bool) -> Result<Exit> {
     Ok(if found.is_empty() { Exit::Completed } else { Exit::Failed })
 }
 
-/// Deletes a run of any tenant, also if none of it can be read.
+/// Deletes a run of any tenant, even if no part of it can be read.
 async fn delete(place: &Place, run: RunId) -> Result<Exit> {
     if place.log().store().delete(run).await? {
         return Ok(Exit::Completed);

@@ -41,19 +41,19 @@ const LOG_MCP: &str = "rmcp=warn";
 /// Default log level of a server.
 const LOG_REQUESTS: &str = "warn,wellspring::access=info,wellspring::audit=info";
 
-/// OpenTelemetry's own variables that say where spans go.
+/// OpenTelemetry's variables for the collector's address.
 const ENDPOINTS: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"];
 
-/// OpenTelemetry's own variables that say how spans are encoded.
+/// OpenTelemetry's variables for the encoding.
 const PROTOCOLS: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"];
 
-/// OpenTelemetry's own variable that says whether spans hold what was said.
+/// OpenTelemetry's variable that enables content in spans.
 const CONTENT_VARIABLE: &str = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT";
 
-/// Where a collector takes spans, below its address.
+/// The path for traces, below the collector's address.
 const PATH: &str = "/v1/traces";
 
-/// Where a caller says which span is its own.
+/// The name of the header that identifies the caller's span.
 const TRACE_PARENT: &str = "traceparent";
 
 /// How long the last spans may take to be sent: a command should end.
@@ -65,13 +65,13 @@ const LAST_LINES_TIME: Duration = Duration::from_secs(1);
 /// Attributes that are lists. A field of a span holds one value, so they come as JSON.
 const LISTS: [&str; 2] = ["gen_ai.response.finish_reasons", "gen_ai.request.stop_sequences"];
 
-/// Sends what is left when the command is done.
+/// Exports the remaining spans and log lines when the command ends.
 pub(crate) struct Telemetry {
     spans: Option<SdkTracerProvider>,
     lines: Lines,
 }
 
-/// What a command logs where [`LOG_VARIABLE`] says nothing.
+/// What a command logs if [`LOG_VARIABLE`] is not set.
 #[derive(Clone, Copy)]
 pub(crate) enum LogUnlessAsked {
     /// Nothing: the terminal shows the run.
@@ -102,7 +102,7 @@ pub(crate) fn init(config: &TelemetryConfig, unless_asked: LogUnlessAsked) -> Re
             Targets::new().with_target(SPANS, LevelFilter::INFO).with_target(CONTENT, content);
         tracing_opentelemetry::layer()
             .with_tracer(spans.tracer("wellspring"))
-            // The conventions say all there is to say.
+            // Spans have only the attributes of OpenTelemetry's conventions.
             .with_location(false)
             .with_threads(false)
             .with_target(false)
@@ -126,12 +126,12 @@ impl Telemetry {
     }
 }
 
-/// What people read where lines of the log are missing.
+/// The message for dropped log lines.
 fn missing(count: u64) -> String {
     format!("WARN {count} lines were dropped: they came faster than they were read\n")
 }
 
-/// Puts a span below the one that a `traceparent` names, if spans are sent anywhere.
+/// Makes a span a child of the one that a `traceparent` names, if spans are exported.
 pub(crate) fn set_parent(span: &Span, traceparent: &str) {
     let carrier = HashMap::from([(TRACE_PARENT.to_owned(), traceparent.to_owned())]);
     let caller = TraceContextPropagator::new().extract(&carrier);

@@ -1,4 +1,4 @@
-//! The built-in tools of an agent, as its configuration names them.
+//! Builds the built-in tools that an agent's configuration names.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -60,7 +60,7 @@ fn shell(agent: &AgentConfig, root: &Path) -> Result<Shell> {
     Ok(variables.fold(shell, |shell, (name, value)| shell.variable(name, value)))
 }
 
-/// Why a built-in tool cannot be made.
+/// The reason why a built-in tool cannot be built.
 pub(crate) fn unusable(error: ToolError) -> anyhow::Error {
     anyhow::Error::from_boxed(error.into())
 }

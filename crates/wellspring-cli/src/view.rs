@@ -51,7 +51,7 @@ pub(crate) enum View {
 pub(crate) struct Live {
     screen: Screen,
     painter: Painter<Stdout>,
-    /// For a replay: the run's time goes by the replay's pace.
+    /// A replay shows the time of the run, at the replay's speed.
     clock: Option<(Instant, Millis)>,
 }
 
@@ -96,7 +96,7 @@ impl View {
         matches!(self, Self::Live(_))
     }
 
-    /// The records of one append came. A live view shows them when it is painted next.
+    /// Adds the records of a frame. A live view shows them at the next repaint.
     pub(crate) fn frame(&mut self, records: &[Record]) -> io::Result<()> {
         match self {
             Self::Live(live) => {
@@ -138,7 +138,7 @@ impl View {
         }
     }
 
-    /// Times are as if it were `at` now.
+    /// Shows times as if it were `at` now.
     pub(crate) fn set_clock(&mut self, at: Millis) {
         if let Self::Live(live) = self {
             live.clock = Some((Instant::now(), at));
@@ -161,7 +161,7 @@ impl View {
         let mut printed = live.screen.take_settled(width);
         printed.extend(live.screen.take_overflow(width, height, now));
         let mut region = match prompt {
-            // The prompt belongs right below its question.
+            // The prompt is printed right below its question.
             Some(_) => live.screen.open(width, now),
             None => live.screen.live(width, now),
         };

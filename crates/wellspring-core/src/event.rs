@@ -216,7 +216,7 @@ pub enum Event {
     FileProduced(Box<FileProduced>),
     /// Tokens used so far within the usage's scope: totals, not increments.
     UsageReported(Box<Usage>),
-    /// The client added input, or changed its tools or context, while the run was going on.
+    /// The client added input, or changed its tools or context, during the run.
     /// Content waits until the current turn ends.
     InputAccepted {
         /// The inbox entry that brought it.

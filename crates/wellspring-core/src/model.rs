@@ -38,8 +38,8 @@ pub trait Model: Send + Sync {
         None
     }
 
-    /// The model to ask if this one fails, at any point. The engine then voids this one's
-    /// output, and the log names the other one.
+    /// The model to use if this one fails, at any point. The engine then voids this model's output,
+    /// and the log names the model that answered.
     fn fallback(&self) -> Option<Arc<dyn Model>> {
         None
     }

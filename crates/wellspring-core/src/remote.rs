@@ -24,13 +24,13 @@ use crate::transcript::Transcript;
 ///    stop; an end without a stop is an error. Close every part and finish every call.
 /// 2. Yield [`Event::Attached`](crate::Event::Attached) as soon as the remote run can be found again.
 ///    The engine keeps the handle under [`name`](RemoteAgent::name), whatever its origin says.
-/// 3. Given a handle in [`RemoteRequest::attached`], go on with that run; do not prompt again.
+/// 3. Given a handle in [`RemoteRequest::attached`], continue that run; do not prompt again.
 ///    Do not yield again what [`RemoteRequest::so_far`] has.
 /// 4. After [`Context::signal`] is cancelled, stop the remote run and end the stream; it is
 ///    polled until its end or the deadline. Dropping it kills the remote run, except while it
 ///    waits only for answers and results that it asked for under a key
 ///    ([`Ask::resumable`](crate::Ask::resumable), [`Context::resumable`]): then the run may
-///    pause, and the agent is asked to go on later, by its handle.
+///    pause, and the agent is asked to continue later, by its handle.
 ///
 /// It is [`Any`], so that a surface that speaks the agent's own protocol can recognise it and
 /// give it more than a request carries.
@@ -54,13 +54,13 @@ pub trait RemoteAgent: Any + Send + Sync {
 /// The capabilities of a remote agent.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct RemoteCapabilities {
-    /// What happens to input that is added while its run is going on.
+    /// The handling of input that is added during a run.
     pub inputs: RemoteInputs,
     /// How it continues a run after a pause or a crash.
     pub resume: RemoteResume,
 }
 
-/// What happens to input that is added while a remote agent's run is going on.
+/// The handling of input that is added during a remote agent's run.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum RemoteInputs {
     /// It is refused.

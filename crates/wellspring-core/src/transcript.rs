@@ -350,7 +350,7 @@ impl Transcript {
                 self.rest(record.at);
                 self.outcome = Some((**outcome).clone());
             }
-            // The queue matters only while the run is going on; the outline has it.
+            // The queue matters only while the run is active; the outline has it.
             Event::ToolQueued { .. } | Event::Extended(_) => {}
         }
         self.outline.apply(record);

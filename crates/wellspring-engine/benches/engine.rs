@@ -1,5 +1,5 @@
-//! What an event costs on its way from a model through the engine and the log to a reader,
-//! and how long the first one takes. The baseline is the same deltas played by the model alone.
+//! The cost of an event on its way from a model through the engine and the log to a reader, and the
+//! latency of the first one. The baseline is the same deltas from the model alone.
 #![expect(clippy::unwrap_used, reason = "a bench that cannot go on should stop")]
 
 use std::sync::Arc;
@@ -46,7 +46,7 @@ fn main() {
     });
 }
 
-/// A model that says so many words, a hundred per batch, as a busy provider sends them.
+/// A model that emits this many words, a hundred per batch, like a busy provider.
 fn talkative(deltas: usize) -> Scripted {
     let parts = deltas.div_ceil(100);
     let words: Vec<String> = (0..100.min(deltas)).map(|n| format!("word{n} ")).collect();
@@ -76,7 +76,7 @@ async fn through(log: &Log, deltas: usize, readers: usize) -> f64 {
     let runtime = Runtime::new(log.clone());
     let timeouts = Timeouts { turn: Duration::from_secs(3600), ..Timeouts::default() };
     let model = Arc::new(talkative(deltas));
-    // A part per batch; the limit of a turn's parts is not what is measured here.
+    // One part per batch, so that the limit of a turn's parts does not affect the measurement.
     runtime.register(AgentDef { timeouts, ..AgentDef::model("agent", model) });
     let began = Instant::now();
     let run = runtime.local().start(StartRun::text("agent", "go")).await.unwrap().run;
@@ -87,7 +87,7 @@ async fn through(log: &Log, deltas: usize, readers: usize) -> f64 {
             let mut seen = 0_usize;
             let mut cursor = runtime.local().attach(run, Seq(0)).await.unwrap();
             if after == u64::MAX {
-                // Without a reader, only the end is waited for.
+                // Without a reader, the bench only waits for the end.
                 drop(cursor);
                 while !runtime.log().store().info(run).await.unwrap().unwrap().state.is_final() {
                     tokio::time::sleep(Duration::from_millis(1)).await;
@@ -107,7 +107,7 @@ async fn through(log: &Log, deltas: usize, readers: usize) -> f64 {
     nanos_each(began.elapsed(), deltas)
 }
 
-/// From the request to the first delta at a reader, in a thread that has so many runs of 500
+/// From the request to the first delta at a reader, in a thread with this many earlier runs of 500
 /// deltas each.
 async fn first_delta_in_thread(log: &Log, runs: usize) -> f64 {
     let runtime = Runtime::new(log.clone());

@@ -57,24 +57,24 @@ pub struct AgentDef {
     pub result_schema: Option<Value>,
     /// Callbacks.
     pub hooks: Option<Arc<dyn Hooks>>,
-    /// Applied to every agent that this one calls. A surface that adapted this agent (an editor
-    /// that serves its files, say) adapts the called ones in the same way.
+    /// Applied to every agent that this one calls. A surface that adapts this agent (for example an
+    /// editor that serves its files) adapts the called agents in the same way.
     pub adapt_sub_agents: Option<AdaptAgent>,
 }
 
-/// How the calls of a tool are queued; `None` is what the tool says.
+/// How the calls of a tool are queued; `None` for the tool's own setting.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct QueueRule {
     /// Together with other calls, or alone.
     pub mode: Option<ToolMode>,
-    /// Among waiting sequential calls, the highest goes first.
+    /// The priority among waiting sequential calls; the highest runs first.
     pub priority: Option<i32>,
 }
 
 /// Makes an adapted copy of an agent.
 pub type AdaptAgent = Arc<dyn Fn(&AgentDef) -> AgentDef + Send + Sync>;
 
-/// What produces an agent's words: a model that we loop around, or a remote agent.
+/// The source of an agent's output: a model with our own loop, or a remote agent.
 #[derive(Clone)]
 pub enum Backend {
     /// A model, with our own loop around it.
@@ -90,9 +90,9 @@ pub enum Editors {
     /// Everyone who may answer the question.
     #[default]
     Approvers,
-    /// No one: a call runs as it was shown, or not at all.
+    /// No principal: a call runs with the arguments that were shown, or not at all.
     Nobody,
-    /// Of those who may answer, the ones named here.
+    /// The named principals, among those that may answer.
     Named(Vec<Box<str>>),
 }
 

@@ -1,4 +1,4 @@
-//! The loop of one agent: turns, and the calls they ask for, until there is nothing left to do.
+//! The loop of one agent: turns, and their calls, until nothing is left to do.
 //!
 //! The next step is always read from the fold of the log, never from other state. So a run that
 //! starts, one that resumes after a pause and one that was adopted after a crash run the same code.
@@ -41,20 +41,20 @@ pub(crate) struct AgentWork {
     pub(crate) span: Span,
 }
 
-/// What the fold says must happen next.
+/// The next step, according to the fold.
 enum Next {
     /// Calls of a finished turn have no result yet.
     Calls,
     /// The model has to be asked.
     Turn,
-    /// The model ended without the typed result that was asked for.
+    /// The model ended without the requested typed result.
     Remind { turn: u32 },
     /// There is nothing left to do.
     End(Outcome),
 }
 
 impl AgentWork {
-    /// An agent that works within `parent`: a call, or nothing.
+    /// An agent that works within `parent`: a call, or `None` for the root agent.
     pub(crate) fn new(
         run: Arc<Run>,
         agent: AgentNo,
@@ -76,7 +76,7 @@ impl AgentWork {
             Backend::Model(model) => self.work_with(&Arc::clone(model), busy).await,
             Backend::Remote(remote) => Box::pin(self.work_remote(&**remote, busy)).await,
         };
-        // What a run costs is counted for all its agents.
+        // The cost of a run is counted for all its agents.
         let usage = self.agent.is_root().then(|| self.run.folded(|it| it.usage.clone()));
         telemetry::agent_ended(&self.span, &outcome, usage.as_ref());
         outcome
@@ -179,7 +179,7 @@ impl AgentWork {
         let limits = &self.def.limits;
         self.run.folded(|transcript| {
             let at = transcript.outline.agents.get(&self.agent)?;
-            // What the run may spend, the root agent answers for; a sub-agent for itself.
+            // The root agent's limits apply to the whole run, a sub-agent's to itself.
             let (usage, worked) = if self.agent.is_root() {
                 (&transcript.usage, self.run.worked())
             } else {
@@ -274,7 +274,7 @@ impl AgentWork {
         if !self.agent.is_root() {
             return Arc::clone(&self.def.instructions);
         }
-        // The client or the agent may have set it.
+        // Set by the client or the agent.
         let state = self.run.folded(|transcript| transcript.state.clone());
         if request.context.is_empty() && state.is_none() && request.cwd.is_none() {
             return Arc::clone(&self.def.instructions);

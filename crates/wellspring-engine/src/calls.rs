@@ -1,4 +1,4 @@
-//! The calls of a turn: may they run, when do they run, and what came of them.
+//! The calls of a turn: whether and when they run, and their results.
 
 pub(crate) mod answers;
 pub(crate) mod approvals;
@@ -33,11 +33,12 @@ use crate::schema::Schema;
 use crate::telemetry;
 use crate::turn::{TurnCall, parse_arguments};
 
-/// The most characters of arguments that a question shows; the whole of them are in the call.
+/// Maximum characters of arguments that a question shows; the call has all of them.
 const PROMPT_ARGUMENTS_MAX: usize = 500;
 
-/// The first places of the queue, which are told again when they change; a call farther back is
-/// told its place once. Without a limit, a queue of n calls would take n² records.
+/// The number of places at the front of the queue that are recorded again when they change. A call
+/// farther back gets one record of its place. Without a limit, a queue of n calls would need n²
+/// records.
 const PLACES_TOLD_AGAIN: usize = 16;
 
 /// Calls whose tools are running.
@@ -385,7 +386,7 @@ impl AgentWork {
         }
     }
 
-    /// The client gave no result in time. A result that comes later is not taken.
+    /// The client gave no result in time. A later result is ignored.
     fn expire_client_call(&self, call: PartId) -> Verdict {
         if !self.run.close_client_call(call) {
             return Verdict::Nothing;
@@ -443,7 +444,7 @@ impl AgentWork {
         }
     }
 
-    /// Runs a tool: announced before, finished after, within its limits of time.
+    /// Runs a tool: announces it, enforces its time limits, and records its result.
     pub(crate) async fn run_call(&self, ready: ReadyCall, busy: Busy) -> Busy {
         let ReadyCall { call, tool, arguments, edited, mode, caller } = ready;
         let edited = edited.then(|| Box::new(arguments.clone()));
@@ -470,7 +471,7 @@ impl AgentWork {
             resume_key: None,
             deadline: Some((started + total).into_std()),
         });
-        // A tool that panics is a tool that failed; the run continues.
+        // A panic in a tool is a failure of the call; the run continues.
         let mut work = Box::pin(AssertUnwindSafe(tool.call(arguments, context)).catch_unwind());
         let ended = loop {
             tokio::select! {
@@ -485,7 +486,7 @@ impl AgentWork {
             }
         };
         if ended.is_none() {
-            // It may clean up; what it still returns comes too late.
+            // It may clean up, but a result that it still returns is ignored.
             signal.cancel();
             let _ = tokio::time::timeout(self.def.timeouts.cancel_grace, &mut work).await;
         }
@@ -558,14 +559,14 @@ async fn taken_back(caller: Option<&Context>) {
     }
 }
 
-/// Whether a call can be made again from its start after its process died: because the tool is
-/// idempotent, or because the sub-agent it calls continues from the log.
+/// Whether a call can be repeated from its start after its process has died: because the tool is
+/// idempotent, or because the sub-agent that it calls continues from the log.
 fn is_repeatable(tool: &dyn Tool) -> bool {
     tool.spec().idempotent || &*tool.spec().name == crate::tools::CALL_AGENT
 }
 
-/// Checks arguments that an approver edited: like the model's own, they have to fit the schema,
-/// and the policy must not deny them. Says why not.
+/// Checks arguments that an approver edited. Like the model's own, they must match the schema, and
+/// the policy must not deny them. Returns the reason if not.
 pub(crate) async fn check_edited(def: &AgentDef, tool: &str, edited: &Value) -> Result<(), String> {
     let tool = def.tool(tool).ok_or_else(|| format!("there is no tool {tool:?}"))?;
     check_arguments(&**tool, edited).await?;
@@ -594,10 +595,10 @@ async fn check_arguments(tool: &dyn Tool, arguments: &Value) -> Result<(), Strin
         .map_err(|problems| format!("the arguments do not fit {name}: {}", problems.join("; ")))
 }
 
-/// How many bytes a value has as JSON, if they are more than can be kept.
+/// The size of a value as JSON in bytes, if it exceeds the maximum.
 pub(crate) fn too_large(value: &impl serde::Serialize) -> Option<usize> {
     let mut count = Counted(0);
-    // Counting cannot fail, and what cannot be serialised is not kept either.
+    // Counting cannot fail; a value that cannot be serialised is not stored anyway.
     let _ = serde_json::to_writer(&mut count, value);
     (count.0 > TOOL_BYTES_MAX).then_some(count.0)
 }

@@ -1,15 +1,15 @@
 //! The one way to act on runs.
 //!
-//! A surface turns its caller into a [`Principal`] and acts through the [`Control`] of it:
-//! start, attach, read back, list, cancel, answer, finish client calls, add input, amend,
-//! delete. Everything that decides whether an action is allowed, and whether it was done
-//! before, is here, once for all surfaces.
+//! A surface turns its caller into a [`Principal`] and acts through its [`Control`]: start, attach,
+//! read back, list, cancel, answer, finish client calls, add input, amend, delete. The decisions
+//! whether an action is allowed and whether it was done before are made here, once for all
+//! surfaces.
 //!
 //! # What is promised
 //!
 //! 1. Another tenant's run or thread is reported as not found.
 //! 2. A command takes effect at most once, however often it is sent. A command that is not
-//!    accepted is refused by name.
+//!    accepted is refused with a named error.
 //! 3. All commands of one [`respond`](Control::respond) are one durable step: all or none.
 //! 4. An answer, a cancellation or a deletion that takes effect has one audit entry, which is
 //!    durable before.
@@ -116,8 +116,8 @@ impl Control {
         self.find(run).await
     }
 
-    /// Runs of the principal's tenant, newest first; the filter's own tenant does not count.
-    /// Requires [`Permission::Read`].
+    /// Runs of the principal's tenant, newest first; the filter's own tenant is ignored. Requires
+    /// [`Permission::Read`].
     ///
     /// # Errors
     ///
@@ -172,8 +172,8 @@ impl Control {
         Ok(self.find(run).await?.agent)
     }
 
-    /// A run and those that it continues, newest first, at most `max`. A deleted run is left
-    /// out, and the thread's runs before it follow. Requires [`Permission::Read`].
+    /// A run and the runs that it continues, newest first, at most `max`. If a run was deleted, the
+    /// thread's next older run follows. Requires [`Permission::Read`].
     ///
     /// # Errors
     ///
@@ -202,7 +202,7 @@ impl Control {
         Ok(self.log().cursor(run, after).await?)
     }
 
-    /// A run as it stands, for a surface to read a client's answers against. Requires
+    /// The current state of a run, for a surface that checks a client's answers. Requires
     /// [`Permission::Run`]; do not show it to a caller that may not read.
     ///
     /// # Errors
@@ -231,13 +231,13 @@ impl Control {
         Ok(transcript)
     }
 
-    /// The thread that a client's id means. It need not have runs.
+    /// The thread that a client's id stands for. It need not have runs.
     #[must_use]
     pub fn thread(&self, id: &ClientId) -> ThreadId {
         id.thread(&self.who)
     }
 
-    /// The run that a client's id means, if there is one.
+    /// The run that a client's id is bound to, if there is one.
     ///
     /// # Errors
     ///
@@ -260,7 +260,7 @@ impl Control {
     ) -> Result<Put, ControlError> {
         let command = Command::Cancel { when, by: None, why: why.map(Into::into) };
         match self.send_one(run, command, RequestKey::Fresh).await {
-            // Only the reason can differ, and the run stops all the same.
+            // Only the reason can differ, and the run is cancelled anyway.
             Err(ControlError::KeyReused { number }) => Ok(Put { number, existed: true }),
             sent => sent,
         }
@@ -301,7 +301,7 @@ impl Control {
         self.send_one(run, command, RequestKey::Fresh).await
     }
 
-    /// Hands in the result of a call that ran in the client. The first one wins. Requires
+    /// Returns the result of a call that ran in the client. The first result counts. Requires
     /// [`Permission::Run`].
     ///
     /// # Errors
@@ -319,9 +319,9 @@ impl Control {
         self.send_one(run, command, RequestKey::Fresh).await
     }
 
-    /// Adds to what a run was asked; the model sees it from its next turn on. It resolves once the
-    /// run has taken the input, or is sure to: a run that ends at the same moment is an error,
-    /// and the caller can start the next one. Requires [`Permission::Run`].
+    /// Adds input to a run, which the model gets from its next turn on. Resolves once the run has
+    /// applied the input, or will certainly do so. If the run ends at the same moment, the call
+    /// fails, and the caller can start the next run. Requires [`Permission::Run`].
     ///
     /// # Errors
     ///
@@ -355,10 +355,11 @@ impl Control {
     }
 
     /// Sends all commands of one request to a run, as one durable step: all or none. Requires
-    /// [`Permission::Approve`] if there are answers, and [`Permission::Run`] for all else.
+    /// [`Permission::Approve`] if there are answers, and [`Permission::Run`] for the other
+    /// commands.
     ///
-    /// Sent again, the same commands are found to be there. If the request answers something,
-    /// that is what makes it the same request, and `key` does not count.
+    /// Repeated commands have no further effect. A request with answers is identified by its
+    /// answers, and `key` is ignored.
     ///
     /// # Errors
     ///
@@ -370,7 +371,7 @@ impl Control {
         key: RequestKey,
     ) -> Result<Vec<Put>, ControlError> {
         let info = self.find(run).await?;
-        // Input that is sent again may have been taken before the run ended.
+        // Repeated input may have been applied before the run ended.
         let only_input = commands.iter().all(|it| matches!(it, Command::AddInput { .. }));
         if info.state.is_final() && !only_input {
             return Err(ControlError::Finished(Box::new(info)));
@@ -472,8 +473,8 @@ impl Control {
         Ok(puts.into_iter().map(|(_, put)| put).collect())
     }
 
-    /// Makes a client's id mean a run, unless it means one already. Returns the run that it means.
-    /// Requires [`Permission::Run`].
+    /// Binds a client's id to a run, unless it is bound already. Returns the run that it is bound
+    /// to. Requires [`Permission::Run`].
     ///
     /// # Errors
     ///
@@ -502,7 +503,7 @@ impl Control {
         self.forget_feedback(run).await
     }
 
-    /// Whether a run can neither be continued nor cancelled.
+    /// Whether a run is so damaged that it can neither continue nor be cancelled.
     async fn is_damaged(&self, run: RunId) -> bool {
         let read = self.log().transcript(run).await;
         matches!(read, Err(ReadError::Store(StoreError::Damaged { .. })))
@@ -518,7 +519,8 @@ impl Control {
         puts.into_iter().next().ok_or(ControlError::NoRun(run))
     }
 
-    /// Checks a command that answers something. Returns the entry that did the same before.
+    /// Checks a command that answers a question or a call. Returns the earlier entry with the same
+    /// effect.
     async fn check(
         &self,
         def: Option<&AgentDef>,
@@ -537,7 +539,7 @@ impl Control {
                     return Err(ControlError::NoQuestion(*question));
                 };
                 let asker = run.started.as_ref().and_then(|it| it.request.by.as_deref());
-                // An agent that is not known here cannot run here either; the node that knows it
+                // A node that does not know the agent cannot run it either; the node that knows it
                 // decides who may answer.
                 if def.is_some_and(|def| !may_answer(def, asker, Some(&self.who.id))) {
                     return Err(ControlError::NotAnApprover);
@@ -600,9 +602,10 @@ impl Control {
         if info.state.is_final() { Err(ControlError::Finished(Box::new(info))) } else { Ok(info) }
     }
 
-    /// Waits until a run has taken inputs, or cannot end without taking them: a run without an
-    /// owner reads its inbox first when it is adopted. A run can end at the moment at which
-    /// input is put into its inbox. Then nothing will read the input, and its sender must be told.
+    /// Waits until a run has applied inputs, or cannot end without applying them: a run without an
+    /// owner reads its inbox first when it is adopted. A run can end at the moment at which input
+    /// is put into its inbox. In that case the input is never read, and its sender must get an
+    /// error.
     async fn until_taken(&self, run: RunId, inputs: &[InboxNo]) -> Result<(), ControlError> {
         if inputs.is_empty() {
             return Ok(());
@@ -625,7 +628,7 @@ impl Control {
                     }
                 }
                 Ok(None) => return Err(self.finished(run).await),
-                // Another owner takes the inputs.
+                // The next owner applies the inputs.
                 Err(ReadError::OwnerLost(_)) => {}
                 Err(error) => return Err(error.into()),
             }
@@ -653,7 +656,7 @@ fn same_or_refused(same: bool, number: InboxNo) -> Result<Option<InboxNo>, Contr
     if same { Ok(Some(number)) } else { Err(ControlError::AlreadyAnswered { number }) }
 }
 
-/// What a command requires.
+/// The permission that a command requires.
 fn permission(command: &Command) -> Permission {
     match command {
         Command::Answer { .. } => Permission::Approve,

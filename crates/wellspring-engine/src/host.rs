@@ -1,5 +1,5 @@
-//! The engine's side of a [`Context`](wellspring_core::Context): where running code's
-//! progress, questions and sub-agents go.
+//! The engine's side of a [`Context`](wellspring_core::Context): receives the progress, the
+//! questions and the sub-agents of running code.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,35 +21,35 @@ use crate::run::activity::Aside;
 use crate::turn::parse_arguments;
 use crate::ui::is_success;
 
-/// Where one call, or one remote agent, speaks to.
+/// The host of one call, or of one remote agent.
 pub(crate) struct RunHost {
     work: AgentWork,
     call: Option<PartId>,
     /// The running call; sub-agents and nested calls belong to it.
     span: Span,
-    /// Whether the work can be done again from its start: then a pause may drop it.
+    /// Whether the work can be repeated from its start; if so, a pause may drop it.
     repeatable: bool,
-    /// Who else hears of progress: a remote agent that made the call.
+    /// The remote agent that made the call and also gets its progress.
     listener: Option<Context>,
-    /// Where a remote agent's parts are in the run.
+    /// Maps a remote agent's parts to the run's.
     placed: Placed,
     asked: AtomicUsize,
-    /// Set when the call has its result: what a tool says later is not a fact any more.
+    /// Set once the call has its result; later reports of the tool are ignored.
     closed: AtomicBool,
-    /// What a remote agent waits for that it can ask for again after a pause.
+    /// Questions and calls that a remote agent can repeat after a pause.
     resumable_waits: Mutex<ResumableWaits>,
     patience: Mutex<Patience>,
 }
 
-/// Answers and results that a remote agent waits for under keys. While there are some, the
-/// agent itself does not count as busy.
+/// The pending answers and results that a remote agent can request again by key. While there are
+/// any, the agent itself does not count as busy.
 #[derive(Debug, Default)]
 struct ResumableWaits {
     count: usize,
     aside: Option<Aside>,
 }
 
-/// Held while a remote agent waits for something that it can ask for again after a pause.
+/// Held while a remote agent waits for something that it can request again after a pause.
 pub(crate) struct ResumableWait<'a>(&'a RunHost);
 
 impl Drop for ResumableWait<'_> {
@@ -62,11 +62,11 @@ impl Drop for ResumableWait<'_> {
     }
 }
 
-/// What the limits of time are measured from.
+/// The times that limits are measured from.
 #[derive(Debug)]
 struct Patience {
     progress_at: Instant,
-    /// Time spent waiting for people, which is not the call's fault.
+    /// Time spent waiting for people, which does not count.
     excused: Duration,
     asking_since: Option<Instant>,
     /// A sub-agent is running: it reports its own progress.
@@ -74,13 +74,13 @@ struct Patience {
 }
 
 impl RunHost {
-    /// Where a remote agent speaks to.
+    /// The host of a remote agent.
     pub(crate) fn remote(work: AgentWork, placed: Placed) -> Arc<Self> {
         let span = work.span.clone();
         Arc::new(Self { placed, ..Self::made(work, None, false, span) })
     }
 
-    /// Where a call speaks to.
+    /// The host of a call.
     pub(crate) fn call(
         work: AgentWork,
         call: PartId,
@@ -115,8 +115,8 @@ impl RunHost {
         Context::new(facts, Arc::clone(self) as Arc<dyn Host>)
     }
 
-    /// When the call will have taken too long, as far as one can say now: `total` after
-    /// `started`, or `idle` after its last sign of life. People may take their time.
+    /// The call's deadline as currently known: `total` after `started`, or `idle` after its last
+    /// progress. Time spent waiting for people does not count.
     pub(crate) fn too_late_at(&self, started: Instant, total: Duration, idle: Duration) -> Instant {
         let patience = self.patience();
         let deadline = started + total + patience.excused;
@@ -131,8 +131,8 @@ impl RunHost {
         self.closed.store(true, Ordering::Relaxed);
     }
 
-    /// Lets the run pause until the guard is dropped, as far as this remote agent is concerned.
-    /// `None` for a sub-agent, which is not found again by its handle.
+    /// Lets the run pause until the guard is dropped, unless other work prevents it. `None` for a
+    /// sub-agent, which cannot be found again by its handle.
     pub(crate) fn resumable_wait(&self) -> Option<ResumableWait<'_>> {
         if !self.work.agent.is_root() {
             return None;
@@ -220,7 +220,7 @@ impl RunHost {
                 (question, Some(expires_at))
             }
         };
-        // Asked twice, it is still the same question.
+        // A repeated question is the same question.
         let _ = ask.asked_as.set(question);
         let aside = self.repeatable.then(|| run.activity.step_aside());
         let waits = may_pause.then(|| self.resumable_wait());
@@ -246,7 +246,7 @@ impl RunHost {
         self.run().commit().await;
         let open = self.run().folded(|transcript| transcript.outline.call(call?).cloned());
         if let Some(open) = &open {
-            // The agent asks because it is not sure; without a rule a person decides.
+            // The agent asks because it is not certain; without a rule, a person decides.
             let spec = ToolSpec {
                 kind: open.tool.kind,
                 approval: Some(Approval::Ask),
@@ -308,7 +308,7 @@ impl RunHost {
             }
         };
         let inner = AgentWork::new(Arc::clone(run), agent, def, self.work.depth + 1, &self.span);
-        // What the sub-agent does is counted by itself.
+        // A sub-agent counts its own usage.
         let aside = self.repeatable.then(|| run.activity.step_aside());
         self.patience().delegating = true;
         let outcome = inner.work().boxed().await;

@@ -1,4 +1,5 @@
-//! A run's inbox: durable commands from outside, taken once, and the effect each one had.
+//! A run's inbox: durable commands from other processes and tasks. Each is applied once, and its
+//! effect is recorded.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,7 +19,7 @@ use crate::run::Run;
 use crate::runtime::close::finished;
 use crate::turn::parse_arguments;
 
-/// The effects of inbox entries that the code waiting for them has not picked up yet.
+/// Effects of inbox entries that the waiting code has not received yet.
 #[derive(Debug, Default)]
 pub(crate) struct InboxState {
     handled: BTreeSet<InboxNo>,
@@ -29,8 +30,8 @@ pub(crate) struct InboxState {
 }
 
 impl Run {
-    /// Resumes a paused run, with the first amendment that a client sent. Later amendments are taken
-    /// like any other entry.
+    /// Resumes a paused run, with the first amendment that a client sent. Later amendments are
+    /// applied like any other entry.
     pub(crate) async fn resume(&self, entries: &[InboxEntry]) {
         let changes = entries.iter().find_map(|entry| match &entry.command {
             Command::Resume { amended, state, .. } => Some((entry.number, amended, state)),
@@ -39,7 +40,7 @@ impl Run {
             | Command::FinishCall { .. }
             | Command::AddInput { .. } => None,
         });
-        // An answer is named by its effect, not here: it may turn out to have none.
+        // An answer is named in the record of its effect, not here, because it may have none.
         let inbox = changes.map(|(inbox, ..)| inbox);
         let wire_run = entries.first().and_then(|entry| wire_run(&entry.command));
         let amended = changes.map(|(_, amended, _)| amended.clone());
@@ -113,8 +114,8 @@ impl Run {
         self.inbox_state().handled.last().copied().unwrap_or_default()
     }
 
-    /// Takes all entries that have arrived. At the end of a turn, entries that were accepted before
-    /// must not be missed, however busy the run is.
+    /// Reads all entries that have arrived. At the end of a turn, all entries that were accepted
+    /// before must be read, however busy the run is.
     pub(crate) async fn look_into_inbox(&self) {
         if self.has_news() {
             self.take_inbox().await;
@@ -145,7 +146,7 @@ impl Run {
             }
             let wire_run = wire_run(&entry.command);
             if !self.take(entry.clone()).await {
-                // Otherwise it would make the run due again and again once it is paused.
+                // Otherwise the paused run would become due again and again.
                 self.owner.dismiss(entry.number);
             } else if first.is_none() {
                 first = Some((entry.number, wire_run));
@@ -159,8 +160,8 @@ impl Run {
         first
     }
 
-    /// Appends the effect of one entry. `false` if it has none, because it came too late or its
-    /// sender may not do this.
+    /// Appends the effect of one entry. `false` if it has none, because it is too late or its
+    /// sender has no permission.
     async fn take(&self, entry: InboxEntry) -> bool {
         let inbox = entry.number;
         match entry.command {
@@ -234,7 +235,8 @@ impl Run {
             tracing::warn!(run = %self.id(), %question, why, "ignored an invalid answer");
             return false;
         }
-        // With edited arguments, what was shown is not what was approved: that holds once.
+        // With edited arguments, the approved call differs from the one that was shown, so the
+        // approval applies only once.
         if let (Answer::Approve { scope, arguments: None }, Some(((tool, arguments), agent))) =
             (&answer, tool)
         {
@@ -256,7 +258,8 @@ impl Run {
         true
     }
 
-    /// Whether an answer counts: from the principal that started the run, or a named approver.
+    /// Whether an answer is valid: it must come from the principal that started the run, or from a
+    /// named approver.
     pub(crate) fn may_answer(&self, by: Option<&str>) -> bool {
         may_answer(&self.def, self.started.request.by.as_deref(), by)
     }

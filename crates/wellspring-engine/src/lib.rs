@@ -1,4 +1,4 @@
-//! The engine: what turns models and tools into runs.
+//! The engine: runs agents, which are models with tools, or remote agents.
 //!
 //! [`Runtime`] starts runs, attaches readers, and takes commands for runs. Each run is driven by
 //! one task of its owner: it reads the next step from the fold of the log, does it, and appends the

@@ -63,7 +63,7 @@ pub struct Limits {
     pub attempts: u32,
     /// Retries over all turns of the run and its sub-agents.
     pub retries: u32,
-    /// How often an invalid typed result goes back.
+    /// How often an invalid typed result goes back to the agent for repair.
     pub repairs: u32,
 }
 
@@ -87,12 +87,12 @@ impl Default for Limits {
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Timeouts {
-    /// Until the model has accepted the request. Provider clients have their own connect
-    /// time-out; reading a long prompt is not connecting.
+    /// Until the model has accepted the request. Provider clients have their own limit for
+    /// connecting; reading a long prompt is not connecting.
     pub connect: Duration,
-    /// From there to the first content.
+    /// From the acceptance of the request to the first content.
     pub first_content: Duration,
-    /// Until the whole answer of a call that does not stream.
+    /// The whole answer of a call that does not stream.
     pub whole_answer: Duration,
     /// Between two pieces of content.
     pub between_chunks: Duration,
@@ -102,13 +102,15 @@ pub struct Timeouts {
     pub tool_idle: Duration,
     /// A tool in total.
     pub tool_total: Duration,
-    /// The whole run, without the time it is paused.
+    /// The whole run, without its pauses.
     pub run: Duration,
-    /// A question, until it expires.
+    /// A question, before it expires.
     pub question: Duration,
-    /// Until a call that runs in the client expires. The model is told so.
+    /// A call that runs in the client, before it expires. The model gets the expiry as the call's
+    /// result.
     pub client_call: Duration,
-    /// How long tools and remote agents may take to end after a cancel; then they are dropped.
+    /// How long tools and remote agents may take to end after a cancel. After that, they are
+    /// dropped.
     pub cancel_grace: Duration,
 }
 

@@ -1,4 +1,4 @@
-//! Who acts on runs, and what they may do.
+//! Principals, and their permissions.
 
 use std::fmt;
 use std::str::FromStr;
@@ -27,10 +27,10 @@ pub const LOCAL: &str = "local";
 pub struct Principal {
     /// The tenant whose runs it sees. Another tenant's run is reported as not found.
     pub tenant: Arc<str>,
-    /// Its name, unique among all tenants: what a run records as its asker and the audit log
-    /// as the actor.
+    /// Its name, unique among all tenants. Runs record it as their asker, and the audit log as the
+    /// actor.
     pub id: Arc<str>,
-    /// What it may do.
+    /// Its permissions.
     pub permissions: Permissions,
     is_local: bool,
 }
@@ -79,7 +79,7 @@ impl Principal {
     }
 }
 
-/// Something a principal may do.
+/// A permission of a principal.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Permission {

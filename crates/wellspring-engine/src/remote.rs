@@ -20,7 +20,7 @@ use crate::remote::tools::{RemoteToolCalls, remote_tools};
 use crate::run::activity::Busy;
 use crate::runtime::close::closed_work;
 
-/// What a remote agent is asked to do next.
+/// The next prompt of a remote agent.
 enum Prompt {
     /// The run's request.
     Request,
@@ -31,8 +31,8 @@ enum Prompt {
 }
 
 impl AgentWork {
-    /// Plays a remote agent's run into the log. Input that was added meanwhile is a further
-    /// prompt in the same session.
+    /// Runs a remote agent and appends its events to the log. Input that is added in the meantime
+    /// is a further prompt in the same session.
     pub(crate) async fn work_remote(&self, remote: &dyn RemoteAgent, busy: Busy) -> Outcome {
         let _busy = busy;
         let result_tool = match self.result_tool().await {
@@ -128,7 +128,8 @@ impl AgentWork {
         let (attached, adopted) = self.run.folded(|transcript| {
             (transcript.attached.contains_key(remote.name()), transcript.outline.epoch > 0)
         });
-        // A sub-agent's calls share its name, so its handle does not say which of them it was.
+        // All calls of a sub-agent share its name, so its handle does not tell which call it
+        // belongs to.
         if adopted && attached && self.agent.is_root() {
             return Ok(Prompt::Resume);
         }
@@ -145,7 +146,7 @@ impl AgentWork {
         Ok(Prompt::Request)
     }
 
-    /// The inputs that were added to the run and that the agent has not been given.
+    /// The inputs that were added to the run and not yet sent to the agent.
     fn waiting_inputs(&self, remote: &dyn RemoteAgent) -> Vec<InboxNo> {
         match remote.capabilities().inputs {
             RemoteInputs::FollowUp if self.agent.is_root() => {}
@@ -201,7 +202,7 @@ impl AgentWork {
         (request, calls)
     }
 
-    /// What the agent is asked: the run's request, or what another agent called it with.
+    /// The agent's prompt: the run's request, or the input of the call by another agent.
     fn asked(&self) -> RunRequest {
         let amended = self.run.amended();
         let request = &amended.request;
@@ -223,7 +224,7 @@ impl AgentWork {
         }
     }
 
-    /// Whether the agent has said or done anything in this run.
+    /// Whether the agent has produced any event in this run.
     fn was_at_work(&self) -> bool {
         self.agent.is_root()
             || self.run.folded(|transcript| {
@@ -239,7 +240,7 @@ struct Playing<'a> {
     calls: RemoteToolCalls,
     host: Arc<RunHost>,
     result_tool: Option<&'a ResultTool>,
-    /// The inputs that this prompt consists of, until the agent has begun to work on it.
+    /// The inputs of this prompt, until the agent has started to work on it.
     inputs: Vec<InboxNo>,
 }
 
@@ -257,7 +258,7 @@ impl Playing<'_> {
         let starting = remote.run(request, context);
         let mut starting = std::pin::pin!(starting);
         let mut batches = loop {
-            // Whatever an agent does first, it may already call our tools.
+            // The agent may call our tools from the start.
             tokio::select! {
                 batches = &mut starting => break batches?,
                 Some(call) = self.calls.next(), if running.len() < at_once => {
@@ -307,7 +308,7 @@ impl Playing<'_> {
         })
     }
 
-    /// The agent has begun to work on the inputs of its prompt.
+    /// The agent has started to work on the inputs of its prompt.
     fn apply_inputs(&mut self) {
         for inbox in std::mem::take(&mut self.inputs) {
             self.work.run.push(self.work.agent, Event::InputApplied { inbox });

@@ -21,7 +21,7 @@ use crate::run::activity::Activity;
 use crate::runtime::Runtime;
 use crate::runtime::history::Past;
 
-/// One run, owned by this process.
+/// A run that this process owns.
 pub(crate) struct Run {
     pub(crate) runtime: Runtime,
     pub(crate) owner: Owner,
@@ -32,7 +32,7 @@ pub(crate) struct Run {
     pub(crate) history: Arc<[Message]>,
     /// The handles of the thread's earlier remote sessions, by origin.
     pub(crate) sessions: BTreeMap<Box<str>, serde_json::Value>,
-    /// Cancelled when everything should end now.
+    /// Cancelled when all work must end now.
     pub(crate) signal: CancellationToken,
     pub(crate) activity: Activity,
     owned_since: Instant,
@@ -48,7 +48,7 @@ pub(crate) struct Run {
     pub(crate) inbox_state_changed: Notify,
 }
 
-/// What was announced in the log together with the start of the run.
+/// The work that was announced in the log together with the start of the run.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Announced {
     Nothing,
@@ -99,7 +99,7 @@ impl Run {
         }
     }
 
-    /// How long owners have worked on the run, this one and those before it.
+    /// The time that this owner and earlier ones have worked on the run.
     pub(crate) fn worked(&self) -> Duration {
         self.worked_before + self.owned_since.elapsed()
     }
@@ -108,7 +108,7 @@ impl Run {
         self.started.run
     }
 
-    /// How the run began, with the changes that clients have made to its request since.
+    /// The run's start, with the later changes of clients to its request.
     pub(crate) fn amended(&self) -> Arc<RunStarted> {
         let folded = self.folded(|transcript| transcript.started.clone());
         folded.unwrap_or_else(|| Arc::clone(&self.started))
@@ -118,11 +118,11 @@ impl Run {
         self.runtime.now()
     }
 
-    /// Waits until a time; `None` waits for ever.
+    /// Waits until a time; with `None`, forever.
     pub(crate) async fn until(&self, at: Option<Millis>) {
         match at {
-            // No timer if the time has passed: even the shortest one is not ready immediately, and
-            // a run that waits only for a timer is paused, just to be woken again.
+            // No timer if the time has passed: even the shortest timer is not ready immediately, so
+            // a run that waits only for it would be paused and woken again.
             Some(at) if at <= self.now() => {}
             Some(at) => tokio::time::sleep(at.since(self.now())).await,
             None => std::future::pending().await,
@@ -142,7 +142,7 @@ impl Run {
         self.owner.push_all(events.into_iter().map(|event| (agent, event)));
     }
 
-    /// Waits until everything that was pushed is committed. If the run is lost it waits for ever:
+    /// Waits until everything that was pushed is committed. If the run is lost, it waits forever:
     /// the code that drives the run notices the loss and drops everything.
     pub(crate) async fn commit(&self) {
         if self.owner.commit().await.is_err() {

@@ -68,11 +68,11 @@ impl fmt::Debug for Observer {
     }
 }
 
-/// How a run's span is put below the caller's.
+/// Sets the parent of a run's span.
 #[derive(Default)]
 struct SpanParents(OnceLock<Box<SetSpanParent>>);
 
-/// Puts a span below the one that a `traceparent` names.
+/// Makes a span a child of the one that a `traceparent` names.
 type SetSpanParent = dyn Fn(&tracing::Span, &str) + Send + Sync;
 
 impl fmt::Debug for SpanParents {
@@ -84,12 +84,12 @@ impl fmt::Debug for SpanParents {
 #[derive(Debug, Default)]
 struct State {
     agents: BTreeMap<Box<str>, Arc<AgentDef>>,
-    /// The runs that this runtime works on, with their agents; also paused ones, whose agent
-    /// may not be registered by name.
+    /// The runs that this runtime works on, with their agents. Paused runs too, because their
+    /// agents may not be registered by name.
     runs: BTreeMap<RunId, Working>,
-    /// When runs without an owner were first seen whose agents are not known here.
+    /// When each run without an owner whose agent is unknown here was first seen.
     orphans: BTreeMap<RunId, Instant>,
-    /// The last of them that was looked into.
+    /// The last of them that was examined.
     last_orphan: Option<RunId>,
     /// The deadlines of paused runs.
     alarms: BTreeSet<(Millis, RunId)>,
@@ -102,7 +102,7 @@ struct Working {
     /// The principal that started it.
     by: Option<Box<str>>,
     live: bool,
-    /// The store failed it, and it has not come back yet.
+    /// The store failed for this run, and the run is not recovered yet.
     lost: bool,
 }
 
@@ -148,9 +148,9 @@ impl Runtime {
         self.inner.observer.0.set(observer).is_ok()
     }
 
-    /// Sets how a run's span becomes a child of its caller's: `set` gets the span, before anything
-    /// is within it, and the [`trace_parent`](RunRequest::trace_parent) of the request. Only the
-    /// code that exports spans knows how. `false` if it was set before.
+    /// Sets how a run's span becomes a child of its caller's. `set` gets the span, before it has
+    /// any children, and the [`trace_parent`](RunRequest::trace_parent) of the request. Only the
+    /// code that exports spans can do this. `false` if it was set before.
     pub fn span_parents(&self, set: impl Fn(&tracing::Span, &str) + Send + Sync + 'static) -> bool {
         self.inner.span_parents.0.set(Box::new(set)).is_ok()
     }
@@ -168,7 +168,7 @@ impl Runtime {
         self.inner.run_time_max.set(max).is_ok()
     }
 
-    /// How long a run of this agent may take.
+    /// The maximum duration of a run of this agent.
     pub(crate) fn run_time(&self, def: &AgentDef) -> Duration {
         let max = self.inner.run_time_max.get();
         max.map_or(def.timeouts.run, |max| def.timeouts.run.min(*max))
@@ -191,7 +191,7 @@ impl Runtime {
         def.hooks.as_deref().into_iter().chain(self.inner.observer.0.get().map(AsRef::as_ref))
     }
 
-    /// Makes an agent known by its name, replacing one of the same name.
+    /// Registers an agent by its name, replacing one of the same name.
     pub fn register(&self, def: AgentDef) -> Arc<AgentDef> {
         let def = Arc::new(def);
         self.state().agents.insert(def.name.clone(), Arc::clone(&def));
@@ -225,7 +225,7 @@ impl Runtime {
         &self.inner.admission
     }
 
-    /// How many runs that this principal started are worked on here right now.
+    /// The number of runs of this principal that this runtime works on right now.
     pub(crate) fn live_runs_of(&self, id: &str) -> usize {
         let theirs = |working: &&Working| working.live && working.by.as_deref() == Some(id);
         self.state().runs.values().filter(theirs).count()

@@ -1,8 +1,7 @@
 //! Compiled JSON schemas, for tool arguments, answers and typed results.
 //!
-//! A schema may come from a client, a model or a peer, and so may the value that is held against
-//! it. Both together can ask for more work than a machine can do, and for more stack than a
-//! thread has.
+//! A schema may come from a client, a model or a peer, and so may the value that is validated.
+//! Together they can require more work than a machine can do, and more stack than a thread has.
 //!
 //! # What is promised
 //!
@@ -31,7 +30,7 @@ use tokio::sync::Semaphore;
 use self::meter::{Budget, Exhausted, Metered, MeteredNode};
 use self::size::Size;
 
-/// Complaints reported about one value: more would not help a model or a person.
+/// Maximum number of errors reported about one value: more would not help a model or a person.
 pub const COMPLAINTS_MAX: usize = 16;
 
 /// Backtracking steps of a `pattern` before it counts as no match. Sensible patterns need far
@@ -45,27 +44,26 @@ const PATTERN_BYTES_MAX: usize = 256 * 1024;
 /// of ten members takes a tenth of it.
 const STEPS_MAX: u64 = 50_000_000;
 
-/// Steps to count for a string that patterns may look at: about what
-/// [`PATTERN_BACKTRACK_MAX`] costs.
+/// Steps to count for a string that patterns may read: about the cost of [`PATTERN_BACKTRACK_MAX`].
 const STEPS_PER_PATTERN: u64 = 2_000;
 
-/// Steps of validating a value where it is needed: less than a millisecond.
+/// Steps of a validation on the caller's thread: less than a millisecond.
 const STEPS_HERE_MAX: u64 = 20_000;
 
-/// Bytes of stack that validating may use where it is needed.
+/// Bytes of stack for a validation on the caller's thread.
 const STACK_HERE_BYTES: usize = 512 * 1024;
 
-/// How large a schema without patterns may be to be compiled where it is needed.
+/// Maximum size of a schema without patterns that is compiled on the caller's thread.
 const EXPANDED_HERE_MAX: usize = 1_000;
 
-/// Schemas that are worked on at once besides. Others wait: each takes a second at most, and only
-/// requests and runs that were admitted wait.
+/// Number of schemas that are processed concurrently on threads of their own. Others wait: each
+/// takes a second at most, and only requests and runs that were admitted wait.
 const AT_ONCE: usize = 2;
 
-/// Bytes of stack of a thread that works on a schema. Only what is used takes memory.
+/// Stack size of a thread for schemas. Only the used part takes memory.
 const STACK_BYTES: usize = 16 * 1024 * 1024;
 
-/// What is reported if a thread cannot be started.
+/// The error if a thread cannot be started.
 const NO_THREAD: &str = "the system has no thread to check it on; try again in a few seconds";
 
 static PLACES: Semaphore = Semaphore::const_new(AT_ONCE);
@@ -121,11 +119,11 @@ impl Schema {
         Self::compile_sized(schema, Size::of(schema).map_err(SchemaError::because)?)
     }
 
-    /// Compiles a schema, if it is large on a thread of its own.
+    /// Compiles a schema; a large one on a thread of its own.
     ///
     /// # Errors
     ///
-    /// As [`compile`](Self::compile), and if the system has no thread for it.
+    /// As [`compile`](Self::compile), and if the system cannot start a thread.
     pub async fn compile_async(schema: &Value) -> Result<Self, SchemaError> {
         let size = Size::of(schema).map_err(SchemaError::because)?;
         if size.patterns == 0 && size.expanded <= EXPANDED_HERE_MAX {
@@ -163,11 +161,11 @@ impl Schema {
         self.finish(value, self.budget(STEPS_MAX, STACK_HERE_BYTES))
     }
 
-    /// Validates a value, if that takes many steps on a thread of its own.
+    /// Validates a value; on a thread of its own if that takes many steps.
     ///
     /// # Errors
     ///
-    /// As [`validate`](Self::validate), and if the system has no thread for it.
+    /// As [`validate`](Self::validate), and if the system cannot start a thread.
     pub async fn validate_async(&self, value: &Value) -> Result<(), Vec<String>> {
         let here = self.budget(STEPS_HERE_MAX, STACK_HERE_BYTES);
         if let Ok(complaints) = self.complaints(value, here) {
@@ -184,12 +182,12 @@ impl Schema {
         Budget { steps, stack_bytes, per_recursion: self.size.expanded as u64, per_string }
     }
 
-    /// Validates within a budget that is the last.
+    /// Validates with the final budget: exceeding it is an error.
     fn finish(&self, value: &Value, budget: Budget) -> Result<(), Vec<String>> {
         if let Ok(complaints) = self.complaints(value, budget) {
             return or_complaints(complaints);
         }
-        // Complaints take more steps than to see that there are some.
+        // Collecting the errors takes more steps than detecting that there are some.
         Err(vec![match meter::within(budget, || self.validator.is_valid(MeteredNode(value))) {
             Ok(true) => return Ok(()),
             Ok(false) => "the value does not fit, in too many places to name them".into(),
@@ -217,11 +215,12 @@ fn or_complaints(complaints: Vec<String>) -> Result<(), Vec<String>> {
     if complaints.is_empty() { Ok(()) } else { Err(complaints) }
 }
 
-/// Does one of a few things at once, on a thread with a large stack. `None` if there is none.
+/// Runs a job on a thread with a large stack, one of a limited number at a time. `None` if the
+/// thread cannot be started.
 async fn on_a_thread<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
     let place = PLACES.acquire().await.ok()?;
     let done = tokio::task::spawn_blocking(move || {
-        // Held until it is done, also when nobody waits for it any more.
+        // Held until the job ends, even if its caller no longer waits.
         let _place = place;
         let thread = std::thread::Builder::new().name("schema".into()).stack_size(STACK_BYTES);
         Some(thread.spawn(work).ok()?.join())

@@ -1,17 +1,17 @@
 //! Spans of runs, by OpenTelemetry's conventions for generative AI.
 //!
-//! `invoke_agent` covers an agent until it is done or waits for people. It contains `chat`
-//! (a turn with all its attempts) and `execute_tool`; a sub-agent's span is inside the call that
-//! called it. `evaluate` is what a person thinks of an answer. They are plain `tracing` spans with
-//! the target [`SPANS`]: add a subscriber to export them. Spans are never entered, so a delta costs nothing; without a subscriber
-//! there is no cost at all.
+//! `invoke_agent` covers an agent until it ends or waits for people. It contains `chat` (a turn
+//! with all its attempts) and `execute_tool`; a sub-agent's span is inside the span of the call.
+//! `evaluate` is a user's rating of an answer. They are plain `tracing` spans with the target
+//! [`SPANS`]: add a subscriber to export them. Spans are never entered, so a delta costs nothing;
+//! without a subscriber there is no cost at all.
 //!
 //! Content is recorded only if the target [`CONTENT`] is enabled too.
 //!
 //! # What is deliberately absent
 //!
-//! OpenTelemetry itself: the command exports the spans. Lists: a field holds one value, so a list is
-//! written as JSON.
+//! OpenTelemetry itself: the command exports the spans. Lists: a field holds one value, so a list
+//! is written as JSON.
 
 use serde_json::{Value, json};
 use tracing::Span;
@@ -222,7 +222,7 @@ pub(crate) fn tool_ended(span: &Span, outcome: ToolOutcome, result: &ToolResult)
     }
 }
 
-/// The span of a rating: a moment, in the trace that the run's caller named.
+/// Emits the span of a rating. It has no duration, and is in the trace that the run's caller named.
 pub(crate) fn rating(run: &RunInfo, part: Option<PartId>, rating: &str, by: &str) -> Span {
     tracing::info_span!(
         target: SPANS,
@@ -251,7 +251,7 @@ fn has_content(span: &Span) -> bool {
     !span.is_disabled() && tracing::enabled!(target: CONTENT, tracing::Level::INFO)
 }
 
-/// The conventions have no name for cost yet; this is the one that backends read.
+/// The conventions have no name for cost yet; this is the name that backends read.
 fn record_cost(span: &Span, usage: &Usage) {
     if let Some(cost) = &usage.cost {
         span.record("gen_ai.usage.cost", cost.amount);
@@ -264,7 +264,7 @@ fn number(count: u64) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }
 
-/// An enum value as the log writes it.
+/// An enum value in its serialised form.
 fn word(value: &impl serde::Serialize) -> String {
     match serde_json::to_value(value) {
         Ok(Value::String(word)) => word,
@@ -276,7 +276,7 @@ fn finish_reasons(stop: &Stop) -> String {
     json!([finish_reason(stop)]).to_string()
 }
 
-/// The stop reason in the conventions' words.
+/// The stop reason as the conventions name it.
 fn finish_reason(stop: &Stop) -> &str {
     match stop {
         Stop::EndTurn | Stop::StopSequence => "stop",
@@ -324,7 +324,8 @@ fn message(message: &Message) -> Value {
     }
 }
 
-/// Text as it is; other content only by its type, because images are too large for a span.
+/// Text is included; other content appears only by its type, because images are too large for a
+/// span.
 fn block(content: &Content) -> Value {
     match content {
         Content::Text(text) => json!({"type": "text", "content": text}),

@@ -1,8 +1,7 @@
 //! One conversation turn: a model call that can be observed and tested by itself.
 //!
-//! A turn takes a configuration and yields what the model says. It checks that the
-//! model keeps its contract and its time limits. It never executes a tool:
-//! the loop around it does.
+//! A turn takes a configuration and yields the model's output. It checks that the model keeps its
+//! contract and its time limits. It never executes a tool; the loop around it does.
 
 use std::collections::VecDeque;
 use std::ops::Deref;
@@ -86,7 +85,7 @@ pub enum TurnState {
     Error,
 }
 
-/// What a turn yields.
+/// An event of a turn.
 #[derive(Debug)]
 pub enum TurnEvent {
     /// More of the answer; only when streaming.
@@ -170,22 +169,22 @@ pub struct Turn {
     state: TurnState,
     text: String,
     calls: Vec<TurnCall>,
-    /// Holds the model to the grammar, and has the parts and calls so far.
+    /// Checks the model's output against the grammar, and holds the parts and calls so far.
     checker: Checker,
     attempt: Attempt,
     stop: Option<(Stop, Option<Usage>)>,
     response_id: Option<Box<str>>,
-    /// What the model said, whole, if the turn is [run](Turn::run).
+    /// The model's complete output, if the turn is [run](Turn::run).
     said: Option<Said>,
     deadline: Option<Instant>,
     content_at: Option<Instant>,
     watch: Option<Watch>,
 }
 
-/// What goes back to the model.
+/// The content that is sent back to the model.
 #[derive(Debug)]
 struct Said {
-    /// Tells the parts of different turns apart.
+    /// Distinguishes the parts of different turns.
     id: RunId,
     parts: Vec<MessagePart>,
 }
@@ -244,7 +243,7 @@ impl Turn {
         &self.calls
     }
 
-    /// Why the model stopped, once it has.
+    /// Why the model stopped; `None` while it is answering.
     #[must_use]
     pub fn stop(&self) -> Option<&Stop> {
         self.stop.as_ref().map(|(stop, _)| stop)
@@ -265,15 +264,15 @@ impl Turn {
         &*self.config.model
     }
 
-    /// Executes the turn, yielding events as they occur: deltas when streaming, then the
-    /// whole text, the calls, and why it stopped. The turn stays readable meanwhile.
+    /// Executes the turn, yielding events as they occur: deltas when streaming, then the whole
+    /// text, the calls, and why it stopped. The turn can be read in the meantime.
     pub fn run(&mut self) -> TurnRun<'_> {
         let id = RunId::new(Uuid::now_v7());
         self.said.get_or_insert_with(|| Said { id, parts: Vec::new() });
         TurnRun { turn: self, ready: VecDeque::new(), over: false }
     }
 
-    /// What the model said in a turn that was [run](Self::run), with everything that must go
+    /// The model's message of a turn that was [run](Self::run), with everything that must be sent
     /// back to it: text, thoughts, calls, and the provider's ids and signatures.
     #[must_use]
     pub fn message(&self) -> Message {
@@ -416,7 +415,7 @@ impl Turn {
         self.checker.outline()
     }
 
-    /// Keeps what goes back to the model.
+    /// Keeps the content that is sent back to the model.
     fn keep(&mut self, event: &Event) {
         if let Event::PartAnnotated { part, annotation } = event
             && let Annotation::ProviderId(id) = &**annotation
@@ -440,7 +439,8 @@ impl Turn {
         }
     }
 
-    /// Checks what the grammar leaves to the source: what a model may say, and how much of it.
+    /// Checks the rules that the grammar leaves to the source: which events a model may yield, and
+    /// how many.
     fn check(&self, event: &Event) -> Result<(), ModelError> {
         match event {
             Event::PartStarted { part, .. } => {
@@ -571,7 +571,7 @@ impl Turn {
     }
 }
 
-/// A turn on its way. It reads like the [`Turn`] itself: `state()`, `text()` and so on.
+/// A turn that is running. It reads like the [`Turn`] itself: `state()`, `text()` and so on.
 #[derive(Debug)]
 pub struct TurnRun<'a> {
     turn: &'a mut Turn,
@@ -613,7 +613,7 @@ impl<'a> TurnRun<'a> {
             }
         }
         let event = self.ready.pop_front()?;
-        // The model may be ahead of what was yielded; the state belongs to the event.
+        // The model may be ahead of the yielded events, so the state is that of the event.
         self.turn.state = match &event {
             TurnEvent::TextDelta { .. } | TurnEvent::TextDone { .. } => TurnState::Streaming,
             TurnEvent::ToolCall(_) => TurnState::ToolExecution,
@@ -629,8 +629,8 @@ impl<'a> TurnRun<'a> {
     }
 }
 
-/// Arguments as JSON. Empty arguments mean an empty object; invalid JSON is
-/// kept as a string, for the message that tells the model so.
+/// Parses arguments as JSON. Empty arguments mean an empty object. Invalid JSON is kept as a
+/// string, which the error message for the model shows.
 pub(crate) fn parse_arguments(text: &str) -> Value {
     if text.trim().is_empty() {
         return Value::Object(Map::new());
@@ -681,8 +681,8 @@ impl Patience {
     }
 }
 
-/// What can end a wait for the model. It stays registered between pieces: creating a timer
-/// and a waiter for each piece would cost more than reading it.
+/// The events that can end a wait for the model. They stay registered between pieces, because
+/// creating a timer and a waiter for each piece would cost more than reading it.
 #[derive(Debug)]
 struct Watch {
     cancelled: Cancelled,

@@ -27,9 +27,9 @@ pub trait RuntimeUi {
     /// appended text, and is right.
     fn end_streaming(&mut self, request_id: &str, full_text: &str);
 
-    /// Other calls wait for their tools than before, or in another order: these, in the order in
-    /// which they will start. The log does not have their priorities, so those are `None`. By
-    /// default, this does nothing.
+    /// The queue of waiting calls has changed. `waiting` lists them in the order in which they will
+    /// start. The log does not contain their priorities, so those are `None`. The default does
+    /// nothing.
     fn queue_changed(&mut self, waiting: &[QueuedToolCall]) {
         let _ = waiting;
     }
@@ -113,7 +113,7 @@ struct Shown {
     remote_requests: u32,
     /// The calls that wait for their tools, with their places.
     queued: BTreeMap<PartId, u32>,
-    /// The queue as it was shown.
+    /// The queue that was last passed to the interface.
     queue: Vec<QueuedToolCall>,
 }
 
@@ -367,7 +367,7 @@ mod tests {
         assert_eq!(shown(&run.fail(FailureKind::Internal, "no")), want);
     }
 
-    /// A screen can show which calls wait and in which order, and hears of each change.
+    /// An interface gets every change of the queue: which calls wait, and in which order.
     #[test]
     fn the_queue_is_shown() {
         let mut run = RunBuilder::new("demo", "Go.");

@@ -91,8 +91,8 @@ fn kinds() -> Vec<Kind> {
     kinds
 }
 
-/// The addresses of one NATS server, and of three. They serve all measurements, each in a stream
-/// of its own.
+/// The addresses of one NATS server, and of three. All measurements use them, each with its own
+/// stream.
 static NATS: OnceLock<[String; 2]> = OnceLock::new();
 
 struct Setup {
@@ -168,8 +168,8 @@ fn append(kind: Kind, runs: usize, deltas_per_frame: usize, samples: usize) -> f
     })
 }
 
-/// 64 runs with a token at a time, each committed before the next: appends per second, how long
-/// the slowest in a hundred take, and what a token costs this process.
+/// 64 runs, each of which commits a token before the next: appends per second, the 99th percentile
+/// of an append's duration, and the cost of a token for this process.
 #[expect(clippy::cast_precision_loss, reason = "a figure has few digits")]
 fn tokens_as_they_come(kind: Kind, rounds: usize) {
     const RUNS: usize = 64;

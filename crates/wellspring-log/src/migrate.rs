@@ -1,13 +1,13 @@
-//! Copies everything from one store to another, of any kinds, and compares the two.
+//! Copies everything from one store to another of any kind, and compares the two.
 //!
-//! Everything is read and written through the [`Store`] contract. The records of a run are the
-//! same, byte for byte; they are cut into other frames only where the new store takes no frame
-//! that large. Owners do not move: a run that was running is due in the new store.
+//! All data is read and written through the [`Store`] contract. The records of a run stay the same,
+//! byte for byte. Frames are cut differently only where the new store's maximum frame size is
+//! smaller. Owners are not copied: a run that was running is due in the new store.
 //!
 //! # What is deliberately absent
 //!
-//! Snapshots of outlines, which are made again when they are missed, revisions of documents and
-//! numbers of audit entries, which only mean something within one store.
+//! Outline snapshots, which are created again on demand; revisions of documents and numbers of
+//! audit entries, which are meaningful only within one store.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -27,86 +27,86 @@ use crate::store::{
 use crate::thread::{ThreadChange, ThreadFilter, ThreadInfo, search_text};
 use crate::writer::{append_once, state_of};
 
-/// Bytes of a run that are read at once.
+/// Bytes of a run per read.
 const PAGE_BYTES: usize = 1024 * 1024;
 
-/// Entries of the audit that are read at once.
+/// Audit entries per read.
 const AUDIT_PAGE: usize = 1000;
 
-/// The node that owns a run while it is copied. It releases every run.
+/// The name of the node that owns a run while it is copied. It releases every run.
 const NODE: &str = "migration";
 
-/// How much was copied.
+/// What was copied.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Migrated {
-    /// Runs.
+    /// Number of runs.
     pub runs: u64,
-    /// Records of all runs.
+    /// Number of records of all runs.
     pub records: u64,
-    /// Commands in inboxes, with those that have taken effect.
+    /// Number of commands in inboxes, including those that have taken effect.
     pub commands: u64,
-    /// Names that surfaces gave to runs.
+    /// Number of surfaces' own ids of runs.
     pub names: u64,
-    /// Threads.
+    /// Number of threads.
     pub threads: u64,
-    /// Documents.
+    /// Number of documents.
     pub documents: u64,
-    /// Entries of the audit.
+    /// Number of audit entries.
     pub audit: u64,
-    /// The CRC-32 of all of it, the same in both stores.
+    /// The CRC-32 of everything, equal in both stores.
     pub sum: u32,
 }
 
-/// A migration stopped. The store that was copied is as it was.
+/// A migration failed. The original store is unchanged.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum MigrateError {
-    /// A process is working on runs.
+    /// A process is working on runs of the original store.
     #[error("node {0} is working on runs; stop every process that uses the store")]
     InUse(Box<str>),
-    /// The new store has something in it.
+    /// The new store is not empty.
     #[error("the store to copy to is not empty: it has {0}; name an empty one, or empty it")]
     NotEmpty(&'static str),
-    /// A record is larger than the new store takes.
+    /// A record is larger than the new store's maximum.
     #[error("record {at} of run {run} has {bytes} bytes; the store to copy to takes {max}")]
     TooLarge {
         /// The run.
         run: RunId,
-        /// The record.
+        /// The number of the record.
         at: Seq,
-        /// How large it is.
+        /// The record's size.
         bytes: usize,
-        /// How large it may be.
+        /// The new store's maximum.
         max: usize,
     },
-    /// The copy is not the same.
+    /// The copy differs from the original.
     #[error("the copy differs from the original: {0}; delete the copy and try again")]
     Differs(String),
-    /// The store to copy from failed.
+    /// The original store failed.
     #[error("failed to read the store to copy from")]
     From(#[source] StoreError),
-    /// The store to copy to failed.
+    /// The new store failed.
     #[error("failed to write the store to copy to; delete what is in it and try again")]
     To(#[source] StoreError),
-    /// A run could not be appended to.
+    /// A frame could not be appended to a run.
     #[error("failed to write run {run}; delete what is in the store to copy to and try again")]
     Append {
         /// The run.
         run: RunId,
-        /// Why not.
+        /// The cause.
         #[source]
         cause: AppendError,
     },
 }
 
-/// Copies everything from a store that no process uses to an empty one, and compares both.
+/// Copies everything from a store that no process uses to an empty store, and compares both.
 ///
-/// `beats` is how long to look for signs of life of nodes that own runs.
+/// `beats` is how long to watch for heartbeats of nodes that own runs.
 ///
 /// # Errors
 ///
-/// If a process uses the store, the other one is not empty, one of them fails or is damaged, or
-/// the copy is not the same.
+/// If a process uses the original store, the new store is not empty, one of them fails or is
+/// damaged, or the copy differs.
 pub async fn migrate(
     from: &dyn Store,
     to: &dyn Store,
@@ -117,7 +117,8 @@ pub async fn migrate(
     let tenants = from.tenants().await.map_err(MigrateError::From)?;
     let runs = all_runs(from).await.map_err(MigrateError::From)?;
     let deadlines = deadlines(from).await.map_err(MigrateError::From)?;
-    // A thread has one unfinished run at most, and an older run is not created beside it.
+    // Finished runs first: a thread has at most one unfinished run, and while it has one, no other
+    // run can be created in it.
     let (finished, unfinished): (Vec<_>, Vec<_>) =
         runs.iter().partition(|info| info.state.is_final());
     for info in finished.into_iter().chain(unfinished) {
@@ -150,7 +151,7 @@ pub async fn migrate(
     compare(from, to).await
 }
 
-/// Fails if a node that owns runs gives a sign of life.
+/// Fails if a node that owns runs writes a heartbeat within `beats`.
 async fn check_idle(store: &dyn Store, beats: Duration) -> Result<(), MigrateError> {
     let before = store.nodes().await.map_err(MigrateError::From)?;
     if before.is_empty() {
@@ -194,7 +195,7 @@ async fn all_runs(store: &dyn Store) -> Result<Vec<RunInfo>, StoreError> {
     Ok(all)
 }
 
-/// When paused runs are due.
+/// The deadlines of paused runs.
 async fn deadlines(store: &dyn Store) -> Result<BTreeMap<RunId, Millis>, StoreError> {
     let mut query = DueQuery { now: Millis(u64::MAX), ..DueQuery::default() };
     let mut deadlines = BTreeMap::new();
@@ -202,7 +203,7 @@ async fn deadlines(store: &dyn Store) -> Result<BTreeMap<RunId, Millis>, StoreEr
         let page = store.due(query.clone()).await?;
         let Some(last) = page.last() else { return Ok(deadlines) };
         query.after = Some(last.place());
-        // What is due at once has no deadline, or one that is worked out anew.
+        // A run that is due at once has no deadline, or its deadline is computed again.
         let later = page.into_iter().filter(|due| due.since > Millis(0));
         deadlines.extend(later.map(|due| (due.run, due.since)));
     }
@@ -219,7 +220,7 @@ async fn all_threads(store: &dyn Store, tenant: &str) -> Result<Vec<ThreadInfo>,
     }
 }
 
-/// A tenant's audit, oldest first.
+/// A tenant's audit entries, oldest first.
 async fn all_audit(store: &dyn Store, tenant: &str) -> Result<Vec<AuditEntry>, StoreError> {
     let mut filter = AuditFilter { tenant: tenant.into(), before: None, limit: AUDIT_PAGE };
     let mut all = Vec::new();
@@ -253,7 +254,7 @@ async fn copy_run(
             position = frame.last();
             let mut frame = copy.frame(frame.records());
             if position == info.head {
-                // What was done with commands that have no effect stands in no record.
+                // No record names the commands that had no effect, so the last frame takes them.
                 frame.taken.extend(std::mem::take(&mut taken));
             } else {
                 taken.retain(|number| !frame.taken.contains(number));
@@ -273,7 +274,7 @@ async fn copy_run(
     Ok(())
 }
 
-/// A run that is being written.
+/// The copy of a run.
 struct Copy<'a> {
     to: &'a dyn Store,
     info: &'a RunInfo,
@@ -282,7 +283,7 @@ struct Copy<'a> {
     epoch: u64,
 }
 
-/// A frame and what becomes of it.
+/// A frame to be written, and the inbox entries that it takes.
 struct CopiedFrame {
     records: Vec<Record>,
     taken: Vec<InboxNo>,
@@ -298,7 +299,7 @@ impl Copy<'_> {
         CopiedFrame { records: records.to_vec(), taken }
     }
 
-    /// Writes a frame, in several pieces if it is too large for one.
+    /// Writes a frame, in several pieces if it exceeds the new store's maximum.
     async fn put(&mut self, frame: CopiedFrame) -> Result<(), MigrateError> {
         let CopiedFrame { mut records, taken } = frame;
         let (run, max) = (self.info.run, self.to.frame_bytes_max());
@@ -394,7 +395,7 @@ fn encoded(run: RunId, records: &[Record]) -> Result<Vec<u8>, MigrateError> {
     })
 }
 
-/// Goes through both stores, and compares everything.
+/// Reads both stores completely and compares them.
 async fn compare(from: &dyn Store, to: &dyn Store) -> Result<Migrated, MigrateError> {
     let mut migrated = Migrated::default();
     let mut sum = crc32fast::Hasher::new();
@@ -450,7 +451,7 @@ async fn compare(from: &dyn Store, to: &dyn Store) -> Result<Migrated, MigrateEr
     Ok(migrated)
 }
 
-/// How many records a run has, and their sum.
+/// The number of a run's records, and their checksum.
 async fn records(store: &dyn Store, info: &RunInfo) -> Result<(u64, u32), StoreError> {
     let (mut count, mut sum) = (0, crc32fast::Hasher::new());
     let mut position = Seq(0);
@@ -467,7 +468,7 @@ async fn records(store: &dyn Store, info: &RunInfo) -> Result<(u64, u32), StoreE
     Ok((count, sum.finalize()))
 }
 
-/// Names are kept in no order.
+/// Sorts the names, whose order differs between stores.
 fn sorted(export: &RunExport) -> RunExport {
     let mut export = export.clone();
     export.names.sort();

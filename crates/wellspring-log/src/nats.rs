@@ -1,16 +1,16 @@
-//! Runs in NATS JetStream, for several machines.
+//! A store in NATS JetStream, shared by several machines.
 //!
-//! One stream holds everything, with a subject per run; [`wire`] documents the subjects and the
-//! messages. Every node follows the stream and keeps a [`projection`] of it in memory, from which
-//! it answers everything but the older frames.
+//! All data is in one stream, with a subject per run; [`wire`] documents the subjects and the
+//! messages. Every node follows the stream and keeps a [`projection`] of it in memory. It answers
+//! all reads from the projection, except for older frames, which it reads from the stream.
 //!
-//! - **Fence**: a write names the last sequence that its subject must have. Of two writers the
-//!   server refuses one. A run is created by one atomic batch with the fences of its id, its
-//!   thread and its name.
-//! - **Reads are current**: a read asks the stream's leader how far the stream is, and waits until
-//!   this node is as far. All who ask at once share one question.
-//! - **Repeated, not doubled**: a write without an answer is repeated under the same message id
-//!   until it is settled, also while the servers choose a new leader.
+//! - **Fence**: a write names the last sequence that its subject must have, so the server refuses
+//!   one of two concurrent writers. A run is created by one atomic batch with the fences of its id,
+//!   its thread and its name.
+//! - **Reads are current**: a read asks the stream's leader for the stream's last sequence and
+//!   waits until this node has applied it. Concurrent reads share one request.
+//! - **Repeated, not duplicated**: a write without an answer is repeated under the same message id
+//!   until its outcome is known, also while the servers elect a new leader.
 
 mod api;
 mod projection;
@@ -50,17 +50,18 @@ use crate::store::{
 use crate::thread::{ThreadChange, ThreadFilter, ThreadInfo};
 use crate::watch::{Watch, Watches};
 
-/// How long a write may take to settle: a change of the leader takes 5 to 7 seconds, and finding
-/// out may take as long again.
+/// How long a write is repeated while its outcome is unknown. A change of leader takes 5 to 7
+/// seconds, and the servers may take as long again to notice that it is necessary.
 pub const NATS_SETTLE: Duration = Duration::from_secs(30);
 
-/// The most bytes of a node's index, the newest frames aside: some hundred thousand runs.
+/// Maximum size of a node's index in bytes, without the newest frames: some hundred thousand runs.
 pub const NATS_INDEX_BYTES_MAX: usize = 1024 * 1024 * 1024;
 
-/// Batches that this process has open at once; a server allows 50 for a stream.
+/// Maximum number of atomic batches that this process has open; a server allows 50 per stream.
 const BATCHES: usize = 8;
 
-/// The most readers that wait for the next question about the stream's state; more wait for room.
+/// Maximum number of reads that wait for the next request for the stream's last sequence. Further
+/// reads wait for a free place.
 const LOOKS_MAX: usize = 1024;
 
 /// A store in NATS JetStream.
@@ -71,11 +72,12 @@ pub struct NatsStore {
 }
 
 impl NatsStore {
-    /// Connects, creates the stream if there is none, and reads it.
+    /// Connects, creates the stream if it does not exist, and reads it to its end.
     ///
     /// # Errors
     ///
-    /// If the server cannot be reached, is too old, or cannot keep what the options promise.
+    /// If no server can be reached, a server is too old, or the options require a durability that
+    /// the servers cannot provide.
     pub async fn open(options: NatsOptions) -> Result<Self, NatsOpenError> {
         let client = settings::connect(&options).await?;
         let settle = options.settle;
@@ -304,7 +306,7 @@ impl Store for NatsStore {
     fn check(&self) -> StoreFuture<'_, Vec<Finding>> {
         async move {
             self.shared.current().await?;
-            // Reading the stream anew looks at every byte of it.
+            // Reading the whole stream again verifies every byte of it.
             let shared = &self.shared;
             let mut anew = Projection::new(shared.me.clone(), Watches::default());
             let last = *shared.applied.borrow();

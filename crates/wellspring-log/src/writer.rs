@@ -407,7 +407,7 @@ impl Writer {
 
     fn fail(&self, error: AppendError) {
         tracing::warn!(%error, run = %self.hot.run, "this process no longer owns the run");
-        // Whoever has ended it has taken it over before.
+        // Another owner has taken over the run and ended it.
         let taken_over = matches!(error, AppendError::Conflict { .. } | AppendError::Closed(_));
         let failure = match &error {
             AppendError::Store(error) => Some(error.clone()),

@@ -49,7 +49,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
         if turn.tool_calls().is_empty() {
             return Ok(());
         }
-        // The queue says what may run now; a real loop would run parallel calls together.
+        // The queue decides which calls may run now. A real loop would run parallel calls
+        // concurrently.
         let mut queue = ToolQueue::new(ToolOrder::AsCalled, 4);
         for call in turn.tool_calls() {
             queue.push(named(&call.name)?.mode(&call.arguments), QueuedToolCall::from(call));
@@ -61,7 +62,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
             results.push((call.tool_call_id, tool.call(call.tool_args.into(), context).await));
             queue.finish();
         }
-        // What the model said goes back whole, and then the result of each call.
+        // The model's message is sent back unchanged, followed by the result of each call.
         let results = turn.results(results);
         messages.extend([turn.message(), results]);
     }

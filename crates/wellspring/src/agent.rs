@@ -256,7 +256,7 @@ impl Agent {
         self
     }
 
-    /// Adds hooks that are called while runs are going on.
+    /// Adds hooks, which are called during runs.
     #[must_use]
     pub fn hooks(mut self, hooks: impl Hooks + 'static) -> Self {
         self.change().hooks = Some(Arc::new(hooks));

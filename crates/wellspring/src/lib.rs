@@ -52,8 +52,8 @@
 //! A run is an append-only log of typed [records](Record). It starts when
 //! [`stream`](Think::stream) is called and continues whether or not you read; every reader is a
 //! cursor over the log. You can iterate without awaiting the result, await it without iterating,
-//! do both at once, break out of the loop and still get it, and come back later to a run that is
-//! going on or over ([`Agent::attach`]). A slow reader delays nothing and misses nothing.
+//! do both at once, break out of the loop and still get it, and come back later to an active or
+//! finished run ([`Agent::attach`]). A slow reader delays nothing and misses nothing.
 //!
 //! The log is in memory unless you give the agent another ([`Agent::log`]); with the feature
 //! `sqlite` it survives the process.
@@ -74,7 +74,7 @@
 //!   vocabularies in which a run can be read, each one method of [`ThoughtStream`] away.
 //! - [`Turn`], [`ToolQueue`]: one model call and a queue of calls, for a loop of your own.
 //! - [`demo`]: an agent that needs no key and no network.
-//! - [`crates`]: the crates beneath, whole. They change more often than this one.
+//! - [`crates`]: the lower crates, complete. They change more often than this one.
 //!
 //! # Your own parts
 //!

@@ -1,7 +1,7 @@
 //! `cargo xtask acp-agents`: the real agents, driven offline against a mock provider.
 //!
-//! They are not among the peers, because together they are half a gigabyte. They need a network
-//! to be installed, and none to run.
+//! They are not among the peers, because they take half a gigabyte. Installing them needs a
+//! network, running them does not.
 
 use std::process::ExitCode;
 

@@ -1,7 +1,7 @@
-//! The dependencies of the workspace, held against `deny.toml`: licences, duplicates, sources.
+//! Checks the workspace's dependencies against `deny.toml`: licences, duplicates and sources.
 //!
-//! `cargo deny` reads the same file and says the same, and also knows advisories. It takes minutes
-//! to compile, and its advisories come over the network, so CI has this instead: see
+//! `cargo deny` reads the same file, makes the same checks, and also checks advisories. It takes
+//! minutes to compile and fetches advisories over the network, so CI runs this instead: see
 //! `docs/decisions/why-features-one-by-one.md`.
 
 use std::collections::BTreeMap;
@@ -13,10 +13,10 @@ use serde::Deserialize;
 
 use crate::workspace::cargo;
 
-/// Where packages may come from, as `cargo metadata` names it.
+/// The only allowed source of packages, as `cargo metadata` names it.
 const CRATES_IO: &str = "registry+https://github.com/rust-lang/crates.io-index";
 
-/// The parts of `deny.toml` that are read here.
+/// The parts of `deny.toml` that this check uses.
 #[derive(Debug, Deserialize)]
 pub struct Deny {
     graph: Graph,
@@ -53,16 +53,16 @@ struct Skip {
     spec: String,
 }
 
-/// A package of the whole tree.
+/// A package of the dependency tree.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Locked {
-    /// Its name.
+    /// The package's name.
     pub name: String,
-    /// Its version.
+    /// The package's version.
     pub version: String,
-    /// Its licence, as an SPDX expression.
+    /// The licence as an SPDX expression; `None` if the package declares none.
     pub license: Option<String>,
-    /// Where it comes from; `None` for the crates of this workspace.
+    /// The registry or repository; `None` for the crates of this workspace.
     pub source: Option<String>,
 }
 
@@ -77,7 +77,7 @@ impl Deny {
         toml::from_str(&text).context("deny.toml")
     }
 
-    /// The packages that the workspace is built with on the targets of this file.
+    /// The packages that the workspace is built with, on the targets that `deny.toml` lists.
     ///
     /// # Errors
     ///
@@ -99,7 +99,7 @@ impl Deny {
         Ok(read.packages)
     }
 
-    /// What is wrong with these packages.
+    /// The violations of `deny.toml` among these packages.
     #[must_use]
     pub fn check(&self, packages: &[Locked]) -> Vec<String> {
         let mut wrong = Vec::new();
@@ -150,12 +150,12 @@ impl Deny {
     }
 }
 
-/// Whether a version is one of these: `0.8.5` is of `0.8`.
+/// Whether a version matches a shorter one: `0.8.5` matches `0.8`.
 fn is_of(version: &str, wanted: &str) -> bool {
     version.strip_prefix(wanted).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
 }
 
-/// Whether an SPDX expression can be met with licences that are allowed. `/` is the older `OR`.
+/// Whether the allowed licences satisfy an SPDX expression. `/` is the older form of `OR`.
 fn is_allowed(expression: &str, allowed: &impl Fn(&str) -> bool) -> bool {
     let spaced = expression.replace('/', " OR ").replace('(', " ( ").replace(')', " ) ");
     let words: Vec<&str> = spaced.split_whitespace().collect();
@@ -187,7 +187,7 @@ fn one(words: &mut &[&str], allowed: &impl Fn(&str) -> bool) -> bool {
         ["(", rest @ ..] => {
             *words = rest;
             let is_met = any_of(words, allowed);
-            // An expression that does not end is left over, and so is refused.
+            // A parenthesis that is not closed leaves words over, so the expression is refused.
             if let [")", rest @ ..] = *words {
                 *words = rest;
             }

@@ -78,7 +78,7 @@ pub fn table(figures: &[Figure]) -> anyhow::Result<String> {
         let (ratio, to) = match &figure.baseline {
             None => (String::new(), String::new()),
             Some(name) => match by_name.get(name.as_str()) {
-                // It belongs to another crate, and only some were run.
+                // The baseline belongs to another crate, and only some crates were measured.
                 None => ("not run".to_owned(), name.clone()),
                 Some(baseline) => {
                     ensure!(

@@ -1,7 +1,7 @@
 //! `cargo xtask openclaw`: a real OpenClaw gateway, driven offline against a mock provider.
 //!
-//! It is not among the peers, because it is more than half a gigabyte. It needs a network to be
-//! installed, and none to run.
+//! It is not among the peers, because it takes more than half a gigabyte. Installing it needs a
+//! network, running it does not.
 
 use std::process::ExitCode;
 

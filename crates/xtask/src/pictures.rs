@@ -1,11 +1,11 @@
-//! `cargo xtask pictures`: the pictures of `docs/pictures`, of what the real bot sends.
+//! `cargo xtask pictures`: makes the pictures in `docs/pictures` from the output of the real bot.
 
 use std::process::ExitCode;
 
 use crate::step::{Runner, Step};
 use crate::workspace::Workspace;
 
-/// The pages, with the width and height of the screen and its scale.
+/// The pages: name, width and height of the screen, and scale.
 const PAGES: &[(&str, u32, u32, &str)] = &[
     ("thinking", 400, 170, "1"),
     ("growing", 400, 315, "1"),
@@ -15,7 +15,7 @@ const PAGES: &[(&str, u32, u32, &str)] = &[
     ("question", 400, 275, "1"),
 ];
 
-/// Where the pages are written.
+/// The directory of the generated pages.
 const FOLDER: &str = "target/pictures";
 
 /// Arguments of `cargo xtask pictures`.
@@ -26,7 +26,7 @@ pub struct Options {}
 ///
 /// # Errors
 ///
-/// When cargo or Chromium cannot be started.
+/// If cargo or Chromium cannot be started.
 pub fn run(_: &Options) -> anyhow::Result<ExitCode> {
     let workspace = Workspace::load()?;
     std::fs::create_dir_all(workspace.root.join("docs/pictures"))?;

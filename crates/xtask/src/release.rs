@@ -1,4 +1,4 @@
-//! `cargo xtask release`: what is checked before the crates are published. It publishes nothing.
+//! `cargo xtask release`: checks the crates before they are published. It publishes nothing.
 
 use std::process::{Command, ExitCode, Stdio};
 
@@ -43,23 +43,23 @@ pub fn run(options: &Options) -> anyhow::Result<ExitCode> {
     Ok(runner.finish(true))
 }
 
-/// The checks, each with the subcommand of cargo that has to be installed for it.
+/// The checks, each with the cargo subcommand that must be installed for it.
 fn steps(options: &Options) -> Vec<(Option<&'static str>, Step)> {
-    // It reads the same `deny.toml` as our own test, and also asks for advisories.
+    // `cargo deny` reads the same `deny.toml` as our own test, and also checks advisories.
     let mut steps = vec![(Some("deny"), Step::cargo("dependencies", "deny check"))];
     let excluded = excluded();
     if let Some(version) = &options.since {
         let compare = format!("semver-checks --workspace {excluded} --baseline-version {version}");
         steps.push((Some("semver-checks"), Step::cargo("interfaces", &compare)));
     }
-    // Every crate in the order of their dependencies, each built from its package.
+    // All crates in the order of their dependencies, each built from its package.
     let dirty = if options.allow_dirty { " --allow-dirty" } else { "" };
     let publish = format!("publish --workspace {excluded} --dry-run --locked{dirty}");
     steps.push((None, Step::cargo("publish", &publish)));
     steps
 }
 
-/// The crates that are not published, as arguments of cargo.
+/// The crates that are not published, as arguments for cargo.
 #[must_use]
 pub fn excluded() -> String {
     UNPUBLISHED.map(|name| format!("--exclude {name}")).join(" ")

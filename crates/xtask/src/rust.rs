@@ -1,23 +1,23 @@
-//! The oldest Rust that the crates promise to build with.
+//! Checks that the crates build with the oldest supported Rust (`rust-version`).
 
 use std::process::Command;
 
 use crate::step::Step;
 use crate::workspace::{Workspace, cargo};
 
-/// How the promise is checked.
+/// How `rust-version` is checked.
 #[derive(Debug, Eq, PartialEq)]
 pub enum Oldest {
-    /// Every other step runs on it.
+    /// It is the current toolchain, so every other step checks it.
     Running,
-    /// With a toolchain that is installed besides.
+    /// By another installed toolchain, with this step.
     Check(Step),
-    /// It is not installed. In CI that is a failure.
+    /// It is not installed, which is a failure in CI. Holds a message.
     Missing(String),
 }
 
 impl Oldest {
-    /// Looks at this machine.
+    /// Finds the toolchains on this machine.
     #[must_use]
     pub fn find(workspace: &Workspace) -> Self {
         let lines = |command: &mut Command| {
@@ -29,7 +29,7 @@ impl Oldest {
         Self::of(&workspace.rust_version(), &running, &installed.unwrap_or_default())
     }
 
-    /// `running` is what `cargo --version` says, `installed` what `rustup toolchain list` says.
+    /// `running` is the output of `cargo --version`, `installed` that of `rustup toolchain list`.
     fn of(promised: &str, running: &str, installed: &str) -> Self {
         let is_promised = |version: &str| {
             version.strip_prefix(promised).is_some_and(|rest| rest.starts_with(['.', '-']))

@@ -20,7 +20,7 @@ pub const EXAMPLE_LIMIT: Duration = Duration::from_secs(60);
 /// Time limit of a block of the README. Its first command builds everything in release mode.
 pub const README_LIMIT: Duration = Duration::from_secs(30 * 60);
 
-/// The features that are checked one by one, and all off.
+/// The features that are checked one by one. The crates are also checked without any feature.
 pub const FEATURES: &[(&str, &[&str])] = &[
     ("wellspring", &["acp", "providers", "skills", "sqlite", "tools"]),
     ("wellspring-engine", &["tools"]),
@@ -123,7 +123,7 @@ fn steps(workspace: &Workspace, options: Options, readme: &str) -> anyhow::Resul
         Step::cargo("documentation", "doc --workspace --no-deps --all-features")
             .env("RUSTDOCFLAGS", "-D warnings"),
     );
-    // Features one by one. Everything else here is built with all of them.
+    // Features one by one. All other steps enable all features.
     for (package, features) in FEATURES {
         for feature in [""].iter().chain(*features) {
             let what = if feature.is_empty() { "none" } else { feature };

@@ -150,7 +150,7 @@ fn dependencies_point_inwards() {
     assert_eq!(wrong, [""; 0]);
 }
 
-/// Licences, duplicates and sources of everything that is built, as `deny.toml` allows them.
+/// `deny.toml` allows the licences, duplicates and sources of all dependencies.
 #[test]
 fn dependencies_are_allowed() {
     let root = Workspace::load().unwrap().root;
@@ -344,7 +344,7 @@ fn surfaces_act_through_control() {
         "crates/wellspring-cli/src/store.rs",
         "crates/wellspring-cli/src/place.rs",
         "crates/wellspring-cli/src/place/backend.rs",
-        // Who serves a bot, which is about no run.
+        // Stores which process serves a bot, which belongs to no run.
         "crates/wellspring-cli/src/channels/holder.rs",
         "crates/wellspring-cli/src/serve.rs",
         "crates/wellspring-cli/src/demo.rs",

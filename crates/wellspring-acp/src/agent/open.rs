@@ -21,8 +21,8 @@ pub const LIST_PAGE: usize = 50;
 /// there.
 pub const LIST_SCANNED_MAX: usize = 1000;
 
-/// Maximum number of directories in addition to the working directory: the model is told each of
-/// them.
+/// Maximum number of directories in addition to the working directory: the instructions list each
+/// of them.
 pub const DIRECTORIES_MAX: usize = 64;
 
 impl Agent {

@@ -1,10 +1,10 @@
-//! What a person, or the policy, says to a permission that an agent asks for.
+//! Turns an agent's permission request into a question, and the answer into the agent's option.
 
 use serde_json::Value;
 use wellspring_core::{Answer, Ask, Choice, Form, Scope};
 use wellspring_wire::acp::{Permission, PermissionKind, permission_response};
 
-/// The question, as a person gets it. Yes or no, unless the agent tells more apart.
+/// The question for a person: yes or no, unless the agent distinguishes more.
 pub(super) fn question(permission: &Permission) -> Ask {
     let form = if permission.is_yes_or_no() {
         Form::Approve

@@ -5,7 +5,7 @@ use tokio::sync::mpsc;
 
 use super::{PENDING_MAX, Peer, RpcError, Unasked, Wish, write};
 
-/// A peer, and what it is told.
+/// A peer, and the messages that it gets.
 fn peer(room: usize) -> (Peer, mpsc::Receiver<Vec<u8>>) {
     let (out, lines) = mpsc::channel(room);
     (Peer::new(out), lines)
@@ -16,7 +16,7 @@ fn said(lines: &mut mpsc::Receiver<Vec<u8>>) -> Vec<String> {
     std::iter::from_fn(|| lines.try_recv().ok()).map(text).collect()
 }
 
-/// A task that is cancelled in the middle of a line must not break the stream for the others.
+/// A task that is cancelled in the middle of a line must not break the stream for other tasks.
 #[tokio::test]
 async fn whoever_is_cancelled_while_it_waits_breaks_no_line() {
     let (here, mut there) = tokio::io::duplex(4);
@@ -36,7 +36,7 @@ async fn whoever_is_cancelled_while_it_waits_breaks_no_line() {
     writing.await.unwrap();
 }
 
-/// Nobody waits for the answer of a peer that is gone.
+/// A request to a peer that has disconnected does not wait for an answer.
 #[tokio::test]
 async fn whoever_waits_is_told_that_nobody_is_there() {
     let (peer, lines) = peer(8);
@@ -55,7 +55,7 @@ async fn a_peer_owes_a_bounded_number_of_answers() {
         asked.push(peer.request("x", &json!({})).await.unwrap());
     }
     assert_eq!(peer.request("x", &json!({})).await.unwrap_err(), Unasked::TooMany);
-    // One that nobody waits for any more makes room, and so does one that is answered.
+    // A request whose caller has stopped waiting makes room, and so does one that is answered.
     asked.pop();
     asked.push(peer.request("x", &json!({})).await.unwrap());
     assert!(peer.take(br#"{"jsonrpc":"2.0","id":1,"result":7}"#).await.unwrap().is_none());

@@ -1,11 +1,11 @@
-//! What is said about no session, between a client and an ACP agent behind us.
+//! Messages outside any session, between a client and a proxied ACP agent.
 
 use serde_json::{Value, json};
 
 use crate::client::{Client, agent, runtime};
 use crate::proxy::{asked_of, behind};
 
-/// Notifications that come at once: more than wait between two processes.
+/// Number of notifications that are sent at once: more than the queue between two processes holds.
 const BURST: usize = 100;
 
 #[tokio::test]
@@ -28,7 +28,7 @@ async fn what_names_no_session_reaches_the_agent_and_the_client() {
         let answer = client.call(method, json!({"x": 5})).await;
         assert_eq!(answer, Ok(json!({"heard": {"x": 5}})), "{method}");
     }
-    // Sessions are ours, and so are those that we know nothing of.
+    // Session ids are ours, so a message with an unknown one is refused, not forwarded.
     for method in ["session/fork", "_client/asks"] {
         let refused = client.call(method, json!({"sessionId": "x"})).await;
         assert_eq!(refused.unwrap_err()["code"], -32601, "{method}");
@@ -52,7 +52,8 @@ async fn what_names_no_session_reaches_the_agent_and_the_client() {
     assert_eq!(client.words(), format!("{answered}{refused}"));
 }
 
-/// All who use an agent hear what it tells; what it asks is for nobody in particular then.
+/// Several clients of an agent all receive its notifications. Its requests outside a session are
+/// refused, because it is unknown which client they are for.
 #[tokio::test]
 async fn several_clients_hear_it_and_none_is_asked() {
     let about_all = |method: &str| json!({"method": method, "params": {"x": 1}});
@@ -72,7 +73,7 @@ async fn several_clients_hear_it_and_none_is_asked() {
     second.until(is_said).await;
 }
 
-/// A client of an agent that is a model hears that there is no such method.
+/// If the agent is a model, the client gets the error that the method does not exist.
 #[tokio::test]
 async fn a_model_knows_of_no_extensions() {
     let runtime = runtime([agent("a", [], [])]);

@@ -1,4 +1,5 @@
-//! A client, by hand: it says what it is told to, and keeps every line that it hears.
+//! A client, written by hand: it sends what a test tells it to, and keeps every line that it
+//! receives.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,17 +16,17 @@ use wellspring_models::{Say, Scripted};
 
 use crate::schema;
 
-/// What a client does when it is asked.
+/// How a client answers requests.
 type Answers = Box<dyn FnMut(&str, &Value) -> Result<Value, Value> + Send>;
 
 pub(crate) struct Client {
     lines: Lines<BufReader<ReadHalf<DuplexStream>>>,
     write: WriteHalf<DuplexStream>,
-    /// The methods of our requests, by their ids.
+    /// The methods of our requests, by id.
     asked: BTreeMap<u64, String>,
     next: u64,
     answers: Answers,
-    /// Everything heard, in order.
+    /// All messages, in order.
     pub(crate) heard: Vec<Value>,
     served: tokio::task::JoinHandle<std::io::Result<()>>,
 }
@@ -66,7 +67,7 @@ impl Client {
         }
     }
 
-    /// One that has introduced itself.
+    /// A client after `initialize`.
     pub(crate) async fn ready(runtime: &Runtime, agent: &str, capabilities: Value) -> Self {
         let mut client = Self::of(runtime, agent);
         let params = json!({"protocolVersion": 1, "clientCapabilities": capabilities});
@@ -90,7 +91,7 @@ impl Client {
         self.write.write_all(bytes).await.unwrap();
     }
 
-    /// Sends this again and again until the other side has had enough.
+    /// Sends a message repeatedly until the other side stops reading.
     pub(crate) async fn flood(&mut self, bytes: &[u8]) {
         while self.write.write_all(bytes).await.is_ok() {}
     }
@@ -108,7 +109,7 @@ impl Client {
         self.say(&json!({"jsonrpc": "2.0", "method": method, "params": params})).await;
     }
 
-    /// Hears one more message, answers it if it is a request, and keeps it.
+    /// Receives a message, answers it if it is a request, and keeps it.
     pub(crate) async fn hear(&mut self) -> Option<Value> {
         let line = self.lines.next_line().await.unwrap()?;
         let message: Value = serde_json::from_str(&line).unwrap();
@@ -127,7 +128,7 @@ impl Client {
         Some(message)
     }
 
-    /// Hears until something comes that fits.
+    /// Receives until a message matches.
     pub(crate) async fn until(&mut self, fits: impl Fn(&Value) -> bool) -> Value {
         loop {
             let message = self.hear().await.unwrap();
@@ -137,7 +138,7 @@ impl Client {
         }
     }
 
-    /// Hears until a request is answered.
+    /// Receives until a request is answered.
     pub(crate) async fn result(&mut self, id: u64) -> Result<Value, Value> {
         let answer =
             self.until(|message| message.get("method").is_none() && message["id"] == id).await;
@@ -152,7 +153,7 @@ impl Client {
         self.result(id).await
     }
 
-    /// A new session, and its commands heard.
+    /// Creates a session, and receives its commands.
     pub(crate) async fn session(&mut self) -> String {
         self.session_with(json!([])).await
     }
@@ -170,7 +171,7 @@ impl Client {
         self.call("session/prompt", json!({"sessionId": session, "prompt": prompt})).await
     }
 
-    /// What was heard since the last look, one line each, ids replaced by their order.
+    /// The messages since the last call, one line each, with ids replaced by numbers.
     pub(crate) fn said(&mut self) -> String {
         let mut said = String::new();
         for message in std::mem::take(&mut self.heard) {
@@ -189,7 +190,7 @@ impl Client {
         plain(&said)
     }
 
-    /// The words of the answer that were heard since the last look.
+    /// The text of the answer since the last call.
     pub(crate) fn words(&mut self) -> String {
         let heard = std::mem::take(&mut self.heard);
         let updates = heard.iter().map(|it| &it["params"]["update"]);
@@ -197,14 +198,14 @@ impl Client {
         words.filter_map(|it| it["content"]["text"].as_str()).collect()
     }
 
-    /// The client goes away; gives how serving ended.
+    /// Disconnects, and returns how serving ended.
     pub(crate) async fn leave(self) -> std::io::Result<()> {
         drop((self.lines, self.write));
         self.served.await.unwrap()
     }
 }
 
-/// A text whose ids are counted and whose times are gone.
+/// A text with ids replaced by numbers and without times.
 pub(crate) fn plain(text: &str) -> String {
     let id = regex::Regex::new("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}").unwrap();
     let mut seen: Vec<String> = Vec::new();

@@ -1,4 +1,4 @@
-//! What a client lends: files, terminals, MCP servers.
+//! The client's resources: files, terminals, MCP servers.
 
 use std::sync::{Arc, Mutex};
 
@@ -14,7 +14,7 @@ use crate::client::{Client, agent, runtime};
 fn allowed(name: &str, says: impl IntoIterator<Item = Say>) -> AgentDef {
     let policy = Policy::default().rule(Rule::tool("*").decide(Approval::Allow));
     let mut def = AgentDef { policy, ..agent(name, says, []) };
-    // On a busy machine it may take a while until a client has its terminal back.
+    // On a busy machine, releasing a client's terminal may take a while.
     def.timeouts.cancel_grace = std::time::Duration::from_secs(60);
     def
 }
@@ -65,18 +65,19 @@ async fn files_and_terminals_of_the_client() {
     let session = client.session().await;
     client.said();
     client.prompt(&session, "Work").await.unwrap();
-    // A terminal is given back only after the client was told to show it.
+    // A terminal is released only after the client was told to show it.
     let shown = client.heard.iter().position(|it| it.to_string().contains("\"type\":\"terminal\""));
     let released = client.heard.iter().position(|it| it["method"] == "terminal/release");
     assert!(shown.unwrap() < released.unwrap());
-    // The tools do not wait for the client to hear of them; each side has its own order.
+    // Tool updates and tool calls are independent streams, so only the order within each is fixed.
     let said = client.said();
     let (asked, told): (Vec<_>, Vec<_>) =
         said.lines().partition(|line| line.starts_with("fs/") || line.starts_with("terminal/"));
     insta::assert_snapshot!(format!("{}\n\n{}", asked.join("\n"), told.join("\n")));
 }
 
-/// What can change things asks first, and what is not offered is not there.
+/// Tools that can change things ask first; tools of capabilities that the client lacks do not
+/// exist.
 #[tokio::test]
 async fn lent_tools_ask_and_are_lent_only_where_offered() {
     let run = Say::new().call("run_shell_command", json!({"command": "true"}));
@@ -95,7 +96,7 @@ async fn lent_tools_ask_and_are_lent_only_where_offered() {
     assert!(without.said().contains("there is no tool"), "the model asked for what is not there");
 }
 
-/// A command that is cancelled is killed, and its terminal given back.
+/// A command that is cancelled is killed, and its terminal is released.
 #[tokio::test]
 async fn a_cancelled_command_is_killed() {
     let run = Say::new().call("run_shell_command", json!({"command": "sleep 1000"}));
@@ -141,10 +142,10 @@ async fn mcp_servers_of_the_client() {
     client.prompt(&session, "Shout").await.unwrap();
     let said = client.said();
     assert!(said.contains("\"rawOutput\":\"HELLO\""), "{said}");
-    // The one that is not there is told of, once.
+    // A missing server is reported once.
     assert_eq!(said.matches("/no/such/program").count(), 1, "{said}");
 
-    // A client that shows notices gets one.
+    // A client that shows notices gets a notice.
     let notices = json!({"session": {"notices": {}}});
     let mut client = Client::ready(&runtime, "a", notices).await;
     let session = client.session_with(servers).await;
@@ -161,7 +162,7 @@ struct Words {
     words: String,
 }
 
-/// An agent that another one calls has what the client lends, too.
+/// A sub-agent can use the client's resources too.
 #[tokio::test]
 async fn agents_that_are_called_are_lent_the_same() {
     let call = json!({"agentId": "reader", "input": "Read it"});
@@ -182,8 +183,8 @@ async fn agents_that_are_called_are_lent_the_same() {
     assert_eq!(client.words(), "Done.");
 }
 
-/// The shell command that runs in a client's terminal, as these answers to questions about it
-/// have it; gives what the model is told.
+/// Runs a shell command in a client's terminal whose requests are answered from a list. Returns the
+/// result for the model.
 async fn shell(arguments: Value, mut answers: impl FnMut(&str) -> Value + Send + 'static) -> Value {
     let says = [Say::new().call("run_shell_command", arguments), Say::new().text("Done.")];
     let runtime = runtime([allowed("a", says)]);
@@ -197,7 +198,7 @@ async fn shell(arguments: Value, mut answers: impl FnMut(&str) -> Value + Send +
     client.heard.iter().find(ended).unwrap()["params"]["update"]["rawOutput"].clone()
 }
 
-/// A client that keeps more of a command's output than it was asked to.
+/// A client that keeps more of a command's output than was requested.
 #[tokio::test]
 async fn output_of_a_command_is_told_up_to_a_maximum() {
     let max = 64 * 1024;
@@ -212,7 +213,7 @@ async fn output_of_a_command_is_told_up_to_a_maximum() {
     assert_eq!(told, json!({"stdout": "b".repeat(max), "exit_code": 0, "truncated": true}));
 }
 
-/// However long the model wants to wait, there is an end. The clock is not the machine's.
+/// The time limit has a maximum, whatever the model requests. Time is paused in this test.
 #[tokio::test(start_paused = true)]
 async fn a_command_takes_an_hour_at_most() {
     let arguments = json!({"command": "sleep infinity", "timeout": 1_000_000});

@@ -1,4 +1,4 @@
-//! Our agents, as a client sees them.
+//! Our agents from a client's point of view.
 
 #![expect(
     clippy::unwrap_used,
@@ -17,7 +17,7 @@ mod questions;
 mod schema;
 mod sessions;
 
-/// Not a test: the agent behind us, when a test starts this program again.
+/// Not a test: the proxied agent, when a test starts this program again.
 #[test]
 fn scripted_agent() {
     if std::env::var_os(wellspring_testkit::acp_agent::SCRIPT).is_some() {

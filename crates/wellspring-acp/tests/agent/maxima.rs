@@ -39,7 +39,7 @@ async fn sessions_and_servers() {
     assert_eq!(refused.unwrap_err()["message"], "65 more directories are more than 64");
 }
 
-/// A run that is over, without any engine.
+/// A finished run, created without an engine.
 async fn finished(runtime: &Runtime, thread: ThreadId, after: Option<RunId>, asked: &str) -> RunId {
     run(runtime, thread, after, asked, None).await
 }
@@ -111,14 +111,14 @@ async fn requests_at_work() {
     }
     let refused = client.call("session/list", json!({})).await.unwrap_err();
     assert_eq!(refused["message"], "256 requests are being worked on; wait for one to end");
-    // Cancelling is possible always.
+    // Cancelling is always possible.
     client.notify("session/cancel", json!({"sessionId": sessions[0]})).await;
     assert_eq!(client.result(first.unwrap()).await.unwrap()["stopReason"], "cancelled");
     assert!(client.call("session/list", json!({})).await.is_ok());
 }
 
-/// Sessions of an agent behind us that wait for their first prompt: beyond so many, the oldest is
-/// closed, and opened again when it is prompted.
+/// The maximum number of a proxied agent's sessions that wait for their first prompt. Beyond it the
+/// oldest is closed, and opened again when it is prompted.
 #[tokio::test]
 async fn sessions_that_wait_for_their_first_prompt() {
     let folder = tempfile::tempdir().unwrap();
@@ -137,11 +137,11 @@ async fn sessions_that_wait_for_their_first_prompt() {
     assert_eq!(opened(), SESSIONS_KEPT_MAX + 1);
     client.prompt(&sessions[0], "go").await.unwrap();
     assert_eq!(opened(), SESSIONS_KEPT_MAX + 2);
-    // One that is closed before it is prompted is forgotten.
+    // A session that is closed before its first prompt is forgotten.
     client.call("session/close", json!({"sessionId": sessions[2]})).await.unwrap();
 }
 
-/// The session that an agent had is looked for in so many runs of its thread.
+/// The agent's session is searched in a limited number of runs of its thread.
 #[tokio::test]
 async fn runs_that_are_looked_at_for_a_session() {
     const RUNS_LOOKED_AT_MAX: usize = 50;
@@ -168,7 +168,7 @@ async fn runs_that_are_looked_at_for_a_session() {
     }
 }
 
-/// A client that owes too many answers: what would be asked next is a no.
+/// A client with too many pending requests: further questions are denied.
 #[tokio::test]
 async fn answers_owed() {
     let mut say = Say::new();

@@ -1,4 +1,4 @@
-//! Prompts and what comes of them.
+//! Prompts and their outcomes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -91,7 +91,7 @@ async fn failures_are_errors_and_stops_have_reasons() {
     }
 }
 
-/// Cancelled when it hangs, at once after it was asked, and by the request's id.
+/// Cancelled while it hangs, right after it was sent, and by the request's id.
 #[tokio::test]
 async fn cancel_ends_a_prompt() {
     let runtime = runtime([agent("stuck", [Say::new().text("one ").hang()], [])]);
@@ -126,8 +126,8 @@ async fn cancel_ends_a_prompt() {
     }
 }
 
-/// A client that does not read makes its cursor lag: the run ends, memory stays, and no word is
-/// lost.
+/// A client that does not read only delays its own cursor: the run ends, memory stays bounded, and
+/// no text is lost.
 #[tokio::test]
 async fn a_client_that_does_not_read_holds_up_nothing() {
     let word = "spring ";
@@ -153,7 +153,7 @@ async fn a_client_that_does_not_read_holds_up_nothing() {
     assert_eq!(client.words(), all);
 }
 
-/// A client that leaves changes nothing for the run.
+/// A client that disconnects does not affect the run.
 #[tokio::test]
 async fn a_client_that_leaves_cancels_nothing() {
     let gate = wellspring_models::Gate::new();
@@ -193,7 +193,7 @@ async fn modes_and_commands() {
         assert_eq!(client.prompt(&session, command).await, Ok(json!({"stopReason": "end_turn"})));
     }
     insta::assert_snapshot!(client.said());
-    // What is not ours goes to the agent.
+    // Commands that are not ours go to the agent.
     client.prompt(&session, "/who").await.unwrap();
     assert_eq!(client.words(), "I am a.");
     let runs = runtime.log().store().list(RunFilter::default()).await.unwrap();
@@ -201,7 +201,7 @@ async fn modes_and_commands() {
     assert_eq!(asked.model.as_deref(), Some("big"));
 }
 
-/// Says what an ACP agent would have said, some of which we have no word for.
+/// Sends updates like an ACP agent, some of which have no event of their own.
 struct Behind;
 
 impl RemoteAgent for Behind {
@@ -234,8 +234,8 @@ impl RemoteAgent for Behind {
     }
 }
 
-/// What an agent behind us says that we have no word for is said as it was; its commands are
-/// offered beside ours, and before them.
+/// Updates of a proxied agent that have no event of their own are forwarded unchanged. Its commands
+/// are listed before ours.
 #[tokio::test]
 async fn an_agent_behind_us_is_passed_on() {
     let runtime = runtime([AgentDef::remote("behind", Arc::new(Behind))]);
@@ -248,7 +248,7 @@ async fn an_agent_behind_us_is_passed_on() {
     insta::assert_snapshot!(client.said());
 }
 
-/// Nothing that a client sends is taken amiss.
+/// No message of a client breaks the connection.
 #[tokio::test]
 async fn nonsense_is_answered() {
     let runtime = runtime([agent("a", [Say::new().text("Yes.")], [])]);

@@ -1,5 +1,4 @@
-//! An ACP agent behind our ACP: a real process that follows a script, and a client that sees all
-//! of it.
+//! A proxied ACP agent: a real process that follows a script, and a client that sees all of it.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -23,7 +22,7 @@ pub(crate) fn behind(script: &Value) -> Runtime {
         AcpConfig::command([program, "--exact", "scripted_agent", "--nocapture", "--quiet"])
             .env(SCRIPT, script.to_string());
     let agent = AcpAgent::new("behind", config);
-    // What we lend is allowed; what the agent asks about, somebody is asked.
+    // The client's files and terminals are allowed; the agent's own requests are questions.
     let policy =
         Policy::default().rule(Rule::tool("loud__*").decide(wellspring_core::Approval::Allow));
     runtime([AgentDef { policy, ..AgentDef::remote("behind", Arc::new(agent)) }])
@@ -44,7 +43,7 @@ impl Project {
         self.root().join(name).display().to_string()
     }
 
-    /// A text without what differs from run to run.
+    /// A text without the parts that differ between runs.
     fn plain(&self, text: &str) -> String {
         let process = regex::Regex::new(r"session-\d+-").unwrap();
         let text = text.replace(&self.root().display().to_string(), "HERE");
@@ -74,7 +73,7 @@ fn offers() -> Value {
     })
 }
 
-/// What the agent was asked, one line each.
+/// The requests to the agent, one line each.
 pub(crate) fn asked_of(record: &str) -> Vec<String> {
     let heard = std::fs::read_to_string(record).unwrap();
     let asked = heard.lines().filter_map(|line| {
@@ -180,8 +179,8 @@ async fn everything_is_kept() {
     let mut client = client.answer(editor());
     let session = open(&mut client, &project.root(), servers).await;
     client.prompt(&session, "/compact now").await.unwrap();
-    // What the agent does with files and terminals does not wait for the client to hear of it:
-    // each side has its own order.
+    // The agent's use of files and terminals and the updates to the client are independent streams,
+    // so only the order within each is fixed.
     let said = project.plain(&client.said());
     let is_asked = |line: &&str| {
         ["fs/", "terminal/", "_agent/asks"].iter().any(|method| line.starts_with(method))
@@ -189,7 +188,7 @@ async fn everything_is_kept() {
     let (asked, told): (Vec<_>, Vec<_>) = said.lines().partition(is_asked);
     insta::assert_snapshot!(format!("{}\n\n{}", asked.join("\n"), told.join("\n")));
 
-    // The user chooses among the agent's modes and options, and the agent hears of it.
+    // The user selects modes and options, and the agent gets the selection.
     let choose = |option: &str, value: &str| json!({"sessionId": session, "configId": option, "value": value});
     for (option, value) in [("no-such", "x"), ("effort", "huge")] {
         let refused = client.call("session/set_config_option", choose(option, value)).await;
@@ -205,7 +204,7 @@ async fn everything_is_kept() {
     insta::assert_snapshot!(project.plain(&asked.join("\n")));
 }
 
-/// Before anybody prompts it, the client knows what the agent offers, and can choose of it.
+/// The client gets the agent's modes and options before the first prompt, and can select them.
 #[tokio::test]
 async fn what_the_agent_offers_is_known_from_the_start() {
     let project = Project::new();
@@ -249,7 +248,7 @@ async fn what_the_agent_offers_is_known_from_the_start() {
     let prompt = json!([
         {"type": "text", "text": "go", "annotations": {"priority": 1}},
         {"type": "resource_link", "uri": "file:///a", "name": "a", "title": "A", "size": 3},
-        // This the agent does not take, so it is told of it.
+        // The agent does not support this content, so it gets a note instead.
         {"type": "resource", "resource": {"uri": "file:///b", "text": "B"}, "_meta": {"m": 2}},
     ]);
     let params = json!({"sessionId": session, "prompt": prompt, "_meta": {"m": 3}});
@@ -260,7 +259,7 @@ async fn what_the_agent_offers_is_known_from_the_start() {
     opened.as_object_mut().unwrap().remove("sessionId");
     insta::assert_snapshot!(project.plain(&format!("{opened}\n\n{said}\n{asked}")));
 
-    // For another client, all is as it was left.
+    // Another client gets the current selection.
     let mut client = Client::ready(&runtime, "behind", json!({})).await;
     let load = json!({"sessionId": session, "cwd": project.root(), "mcpServers": []});
     let loaded = client.call("session/resume", load).await.unwrap();
@@ -268,7 +267,7 @@ async fn what_the_agent_offers_is_known_from_the_start() {
     assert_eq!(loaded["configOptions"][0]["currentValue"], "high");
 }
 
-/// Whatever the client says with its answers, the agent hears.
+/// All further members of the client's answers reach the agent.
 #[tokio::test]
 async fn answers_reach_the_agent_in_the_clients_own_words() {
     let option =
@@ -303,12 +302,12 @@ async fn answers_reach_the_agent_in_the_clients_own_words() {
     let project = Project::new();
     let session = open(&mut client, &project.root(), json!([])).await;
     client.prompt(&session, "go").await.unwrap();
-    // A form is about a call as the client knows it.
+    // A form names the call by the client's id.
     let about = |it: &&Value| it["params"]["toolCall"]["title"] == "a";
     let call = &client.heard.iter().find(about).unwrap()["params"]["toolCall"]["toolCallId"];
     let mut forms = client.heard.iter().filter(|it| it["method"] == "elicitation/create");
     assert!(forms.all(|form| form["params"]["toolCallId"] == *call), "{:?}", client.heard);
-    // What the protocol has no word for is a no, with the client's word beside it.
+    // An answer that the protocol does not define counts as a denial; its original is forwarded.
     let mut heard = answers;
     let unknown = heard[3]["outcome"].take();
     heard[3] = json!({"outcome": {"outcome": "selected", "optionId": "n"},
@@ -317,7 +316,7 @@ async fn answers_reach_the_agent_in_the_clients_own_words() {
     assert_eq!(client.words(), format!("{heard}."));
 }
 
-/// A form has the agent's fields, however we would have put it, and what is filled in arrives.
+/// A form has the agent's fields unchanged, and the user's values reach the agent.
 #[tokio::test]
 async fn forms_are_put_as_the_agent_put_them() {
     let schema = |fields: Value| json!({"type": "object", "title": "T", "properties": fields, "_meta": {"m": 1}});
@@ -353,7 +352,7 @@ async fn forms_are_put_as_the_agent_put_them() {
     assert_eq!(client.words(), replies.iter().map(Value::to_string).collect::<String>());
 }
 
-/// What a client need not understand of a form is not put to it; what is filled in arrives.
+/// Fields that the client cannot show are not sent to it; the other values reach the agent.
 #[tokio::test]
 async fn an_odd_form_is_put_as_far_as_clients_know_it() {
     let schema = json!({"type": "object", "title": 5, "required": "name", "properties": {
@@ -377,7 +376,7 @@ async fn an_odd_form_is_put_as_far_as_clients_know_it() {
     assert_eq!(client.words(), reply.to_string());
 }
 
-/// What a client says when it cancels reaches the agent, and is said once.
+/// Further members of the client's cancellation reach the agent, once.
 #[tokio::test]
 async fn cancelling_reaches_the_agent_in_the_clients_own_words() {
     let project = Project::new();
@@ -407,7 +406,7 @@ async fn cancelling_reaches_the_agent_in_the_clients_own_words() {
     assert_eq!(cancels.collect::<Vec<_>>(), said);
 }
 
-/// What a prompt may hold is the agent's to say, and what the client then sends it gets whole.
+/// The agent defines which content a prompt may have, and gets the client's content unchanged.
 #[tokio::test]
 async fn what_the_agent_can_do_is_known_from_the_start() {
     let project = Project::new();
@@ -436,10 +435,10 @@ async fn what_the_agent_can_do_is_known_from_the_start() {
     client.call("session/set_config_option", option).await.unwrap();
     let sound = json!({"type": "audio", "data": "QQ==", "mimeType": "audio/wav",
         "annotations": {"audience": ["assistant"]}, "_meta": {"m": 8}, "more": 1});
-    // The agent goes by the block, whatever it says of what is in it.
+    // The agent declares support by the kind of block, whatever the block contains.
     let odd = json!({"type": "audio", "data": "QQ==", "mimeType": "application/ogg"});
     let file = json!({"type": "resource", "resource": {"uri": "file:///a", "blob": "QQ=="}});
-    // This it does not take, so it gets a file.
+    // The agent does not support this kind, so it gets a file.
     let picture = json!({"type": "image", "data": "QQ==", "mimeType": "image/png"});
     let prompt = json!([sound, odd, file, picture]);
     let params =
@@ -451,7 +450,7 @@ async fn what_the_agent_can_do_is_known_from_the_start() {
     insta::assert_snapshot!(shown);
 }
 
-/// An agent that says nothing of itself holds nobody up.
+/// An agent that does not answer `initialize` delays no client.
 #[tokio::test(start_paused = true)]
 async fn an_agent_that_does_not_start_is_not_waited_for_long() {
     let runtime = behind(&json!({"mute": true, "prompts": []}));
@@ -461,13 +460,13 @@ async fn an_agent_that_does_not_start_is_not_waited_for_long() {
     assert_eq!(began.elapsed(), wellspring_acp::agent::INTRODUCTION_TIME);
     let prompts = json!({"image": true, "audio": false, "embeddedContext": true});
     assert_eq!(said["agentCapabilities"]["promptCapabilities"], prompts);
-    // It goes on starting meanwhile, and the session waits for that.
+    // The agent continues to start, and the session waits for it.
     client.call("session/new", json!({"cwd": "/", "mcpServers": []})).await.unwrap();
     let limit = wellspring_acp::client::AcpTimeouts::default().start;
     assert!(began.elapsed() < limit * 3, "{:?}", began.elapsed());
 }
 
-/// What the agent calls its failure reaches the client.
+/// The agent's own error reaches the client.
 #[tokio::test]
 async fn errors_of_the_agent_keep_their_code_and_data() {
     let odd = json!({"code": 42, "message": "Odd", "data": {"m": 2}});
@@ -487,7 +486,7 @@ async fn errors_of_the_agent_keep_their_code_and_data() {
     }
 }
 
-/// The client logs in to the agent, which says how.
+/// The client logs in to the agent, by the agent's methods.
 #[tokio::test]
 async fn a_client_logs_in_to_the_agent() {
     let refuse = json!({"code": -32000, "message": "Authentication required"});
@@ -513,8 +512,8 @@ async fn a_client_logs_in_to_the_agent() {
     assert_eq!(client.call("session/new", new).await.unwrap_err()["code"], -32000);
 }
 
-/// What an agent offers in another shape than the protocol's is no offer; the client finds it in
-/// `_meta`. Every line that it hears is held against the schema.
+/// Offers in another form than the protocol's are ignored, and forwarded in `_meta`. Every line for
+/// the client is validated against the schema.
 #[tokio::test]
 async fn what_is_offered_in_no_known_shape_is_carried() {
     let effort = offers()["configOptions"][0].clone();
@@ -558,7 +557,7 @@ async fn what_is_offered_in_no_known_shape_is_carried() {
     insta::assert_snapshot!(format!("{opened}\n\n{}", client.said()));
 }
 
-/// The same, where nothing of it has a shape.
+/// The same, with no offer in the protocol's form.
 #[tokio::test]
 async fn an_agent_may_offer_nonsense() {
     for nonsense in [json!("x"), json!(3), json!([[]]), json!({"a": 1})] {
@@ -581,7 +580,7 @@ async fn an_agent_may_offer_nonsense() {
     }
 }
 
-/// An agent that cannot be opened is told of, and the prompt says why.
+/// An agent that cannot be opened is reported, and a prompt returns the reason.
 #[tokio::test]
 async fn an_agent_that_cannot_be_opened_fails_the_prompt() {
     let runtime =
@@ -598,7 +597,7 @@ async fn an_agent_that_cannot_be_opened_fails_the_prompt() {
     assert_eq!(failed["message"], "behind: session/new failed: out of luck (-32603)");
 }
 
-/// What an agent behind us does not want to know any more, the client need not answer.
+/// If the agent withdraws a request, the client's request is withdrawn too.
 #[tokio::test]
 async fn what_the_agent_withdraws_is_withdrawn() {
     let options = json!([{"optionId": "y", "name": "Yes", "kind": "allow_once"}]);
@@ -617,7 +616,7 @@ async fn what_the_agent_withdraws_is_withdrawn() {
     insta::assert_snapshot!(format!("{}\n\n{}", asked.join("\n"), told.join("\n")));
 }
 
-/// What an agent behind us does not get from the client, it gets from us.
+/// Methods that the client does not support are handled by us.
 #[tokio::test]
 async fn a_client_without_files_and_terminals_lends_none() {
     let project = Project::new();
@@ -632,7 +631,7 @@ async fn a_client_without_files_and_terminals_lends_none() {
     insta::assert_snapshot!(project.plain(&client.said()));
 }
 
-/// Terminals that the agent leaves with the client are given back when it is over.
+/// The agent's terminals are released when it ends.
 #[tokio::test]
 async fn terminals_are_given_back() {
     let max = wellspring_acp::client::TERMINALS_MAX;

@@ -1,4 +1,4 @@
-//! Questions: permission requests, and forms where the client has them.
+//! Questions: permission requests, and forms if the client supports them.
 
 use std::sync::Arc;
 
@@ -36,11 +36,11 @@ async fn a_call_that_is_allowed() {
     client.said();
     client.prompt(&session, "Clean up").await.unwrap();
     insta::assert_snapshot!(client.said());
-    // It was allowed for the session: nobody is asked again.
+    // The approval applies to the session, so there is no second question.
     client.prompt(&session, "Once more").await.unwrap();
     let said = client.said();
     assert!(!said.contains("request_permission") && said.contains("\"deleted\""), "{said}");
-    // In another session somebody is.
+    // In another session there is a question again.
     let other = client.session().await;
     client.prompt(&other, "Clean up").await.unwrap();
     assert!(client.said().contains("request_permission"));
@@ -64,11 +64,11 @@ async fn a_call_that_is_not() {
     }
 }
 
-/// A client that cancels while it is asked.
+/// A client that cancels while a question is open.
 #[tokio::test]
 async fn cancelled_at_a_question() {
     let runtime = runtime([deleter()]);
-    // Null is no answer at all.
+    // `null` is not a valid answer.
     let client = Client::ready(&runtime, "deleter", json!({})).await;
     let mut client = client.answer(|_, _| Ok(Value::Null));
     let session = client.session().await;
@@ -81,7 +81,7 @@ async fn cancelled_at_a_question() {
     assert_eq!(client.result(id).await, Ok(json!({"stopReason": "cancelled"})));
 }
 
-/// Somebody answers elsewhere: the client is told that nobody needs its answer.
+/// If the question is answered through another surface, the client's request is withdrawn.
 #[tokio::test]
 async fn answered_elsewhere() {
     let runtime = runtime([deleter()]);

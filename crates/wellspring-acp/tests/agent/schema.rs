@@ -1,4 +1,4 @@
-//! Every line that we emit, held against the published JSON schema.
+//! Every line that we emit is validated against the published JSON schema.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -23,15 +23,16 @@ static SCHEMA: LazyLock<Option<Value>> = LazyLock::new(|| {
     Some(serde_json::from_str(&text).unwrap())
 });
 
-/// Checks a message of ours, given the methods of the requests that it may answer. The schema's
-/// own list of messages lets anything pass as an extension, so each is held to its own type.
+/// Checks one of our messages, given the methods of the requests that it may answer. The schema's
+/// list of messages accepts anything as an extension, so each message is checked against its own
+/// type.
 pub(crate) fn check(message: &Value, asked: &BTreeMap<u64, String>) {
     assert_eq!(message["jsonrpc"], "2.0", "{message}");
     if message.get("error").is_some() {
         return hold("Error", &message["error"]);
     }
     match message["method"].as_str() {
-        // An extension, of which the schema says no more than that it is one.
+        // An extension: the schema does not define its content.
         Some(method) if method.starts_with('_') => {}
         Some(method) => hold(params_of(method), &message["params"]),
         None => {
@@ -43,16 +44,16 @@ pub(crate) fn check(message: &Value, asked: &BTreeMap<u64, String>) {
     }
 }
 
-/// What the schema has no word for, and we pass on between those who do.
+/// Messages that the schema does not define, and that we forward.
 fn is_passed_on(method: &str) -> bool {
     method.starts_with('_') || method.starts_with("odd/") || method == "session/set_model"
 }
 
-/// Checks what we say to an agent behind us.
+/// Checks our messages to a proxied agent.
 pub(crate) fn check_asked(message: &Value) {
     assert_eq!(message["jsonrpc"], "2.0", "{message}");
     let definition = match message["method"].as_str() {
-        // Answers are held to the schema where one can tell what they answer.
+        // A response is checked if it is known which request it answers.
         None => return,
         Some("initialize") => "InitializeRequest",
         Some("session/new") => "NewSessionRequest",
@@ -131,7 +132,7 @@ fn every_sample_run_holds() {
     }
 }
 
-/// A value of some shape, right or wrong.
+/// A value of a given shape, valid or not.
 fn arb_value() -> impl Strategy<Value = Value> {
     let text = json!({"type": "text", "text": "x"});
     prop::sample::select(vec![
@@ -158,7 +159,7 @@ fn arb_value() -> impl Strategy<Value = Value> {
     ])
 }
 
-/// A list of such, or something else altogether.
+/// A list of values, or something else.
 fn arb_offer(of: impl Strategy<Value = Value> + 'static) -> impl Strategy<Value = Value> {
     prop_oneof![
         4 => prop::collection::vec(of, 0..4).prop_map(Value::from),
@@ -166,7 +167,7 @@ fn arb_offer(of: impl Strategy<Value = Value> + 'static) -> impl Strategy<Value 
     ]
 }
 
-/// An object with some of these members, each right or wrong.
+/// An object with some of these members, each valid or not.
 fn arb_object(
     members: &'static [&'static str],
     kinds: &'static [&'static str],
@@ -208,7 +209,7 @@ fn arb_option() -> impl Strategy<Value = Value> {
     arb_object(&MEMBERS, &["select", "boolean", "slider"])
 }
 
-/// Something that an agent behind us may say.
+/// A message that a proxied agent may send.
 fn arb_update() -> impl Strategy<Value = Value> {
     let name = prop::sample::select(vec![
         "agent_message_chunk",
@@ -259,7 +260,7 @@ fn arb_update() -> impl Strategy<Value = Value> {
 }
 
 proptest! {
-    /// Whatever an agent behind us says, what we make of it is the protocol's.
+    /// Whatever a proxied agent sends, our messages match the schema.
     #[test]
     fn any_words_of_an_agent_behind_us_hold(updates in prop::collection::vec(arb_update(), 0..12)) {
         let (mut reader, mut batch) = (Reader::default(), Batch::default());
@@ -274,8 +275,8 @@ proptest! {
         updates_hold(&records);
     }
 
-    /// Whatever an agent behind us offers when it opens a session, what a client is told of it is
-    /// the protocol's, and nothing is lost.
+    /// Whatever a proxied agent offers when it opens a session, the client's message matches the
+    /// schema, and nothing is lost.
     #[test]
     fn any_offers_of_an_agent_behind_us_hold(
         modes in arb_offer(arb_mode()),

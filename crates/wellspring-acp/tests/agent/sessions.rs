@@ -43,7 +43,7 @@ async fn loaded_and_resumed_by_another_client() {
     third.call("session/resume", params(&session)).await.unwrap();
     third.until(|it| it["method"] == "session/update").await;
     insta::assert_snapshot!(third.said());
-    // It is the same conversation, with the agent that had it last.
+    // The same conversation, with the agent that had it last.
     third.prompt(&session, "Still?").await.unwrap();
     assert_eq!(third.words(), "I am b.");
     let runs = runtime.log().store().list(Default::default()).await.unwrap();
@@ -61,11 +61,11 @@ async fn listed_page_by_page_and_deleted() {
         client.prompt(&session, &format!("Question {number}")).await.unwrap();
         sessions.push(session);
     }
-    // One that goes on is listed once, by its latest run.
+    // A thread with several runs is listed once, by its latest run.
     let first = sessions.remove(0);
     client.prompt(&first, "One more").await.unwrap();
     sessions.push(first.clone());
-    // A thread without a directory is no session.
+    // A thread without a directory is not a session.
     let elsewhere = wellspring_engine::StartRun::text("a", "Elsewhere");
     let run = runtime.local().start(elsewhere).await.unwrap().run;
     runtime.local().wait(run).await.unwrap();
@@ -125,8 +125,8 @@ async fn closing_cancels_and_forgets() {
     assert_eq!(client.call("session/close", named).await.unwrap_err()["code"], -32002);
 }
 
-/// A run of the session that another process works on is in the way; one whose process is gone is
-/// ended, and the next prompt goes on.
+/// A run of the session that another process owns blocks the prompt. A run whose process has ended
+/// is cancelled, and the next prompt starts.
 #[tokio::test(start_paused = true)]
 async fn a_run_that_was_left_unfinished() {
     let store = Arc::new(MemoryStore::default());
@@ -158,7 +158,7 @@ async fn a_run_that_was_left_unfinished() {
              or stop it with `wellspring runs cancel {run}`"
         )
     );
-    // Its process dies: nobody renews the lease.
+    // Its process ends, so its heartbeats stop.
     drop((owner, elsewhere));
     tokio::time::advance(LEASE).await;
     client.words();

@@ -1,4 +1,4 @@
-//! What a client of ACP agents promises.
+//! The promises of a client of ACP agents.
 
 mod cancel;
 mod elicitation;

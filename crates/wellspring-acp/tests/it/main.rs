@@ -9,7 +9,8 @@
 
 mod client;
 
-/// Not a test: what carries our tools to an agent without HTTP, when it starts this program.
+/// Not a test: forwards our tools to an agent that does not support HTTP, when the agent starts
+/// this program.
 #[tokio::test]
 async fn mcp_bridge() {
     let (url, token) = (std::env::var("WELLSPRING_MCP_URL"), std::env::var("WELLSPRING_MCP_TOKEN"));
@@ -20,7 +21,7 @@ async fn mcp_bridge() {
     }
 }
 
-/// Not a test: the agent that the others drive, when they start this program again.
+/// Not a test: the scripted agent, when a test starts this program again.
 #[test]
 fn scripted_agent() {
     if std::env::var_os(wellspring_testkit::acp_agent::SCRIPT).is_some() {

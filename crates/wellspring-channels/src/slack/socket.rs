@@ -9,7 +9,7 @@ use serde_json::json;
 use super::{Slack, event};
 use crate::channel::CallError;
 use crate::instance::Instance;
-use crate::socket::{Again, Closed, Socket};
+use crate::socket::{Again, Socket};
 
 /// Maximum number of envelopes handled at once. At the maximum, the socket is not read.
 const TAKING_MAX: usize = 32;

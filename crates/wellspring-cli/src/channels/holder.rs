@@ -1,9 +1,9 @@
-//! Which process serves a bot, where several machines share a store.
+//! Decides which process serves a bot if several machines share a store.
 //!
-//! The process that serves it changes a document three times per lease. Another process serves the
-//! bot once the document has not changed for a lease, measured by its own monotonic clock; so at
-//! any moment a chat is served by one process. One that cannot write the document gives the bot up
-//! before its lease is over.
+//! The holder, which is the process that serves the bot, writes a document three times per lease.
+//! Another process takes the bot over once the document has not changed for a whole lease, measured
+//! by its own monotonic clock. A holder that cannot write the document stops serving the bot before
+//! its lease is over. So at most one process serves a chat at any time.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,10 +14,10 @@ use wellspring_log::{Expected, Store, Written};
 
 use crate::place::Place;
 
-/// Changes of the document per lease: one may fail.
+/// Writes of the document per lease, of which one may fail.
 const CHANGES_PER_LEASE: u32 = 3;
 
-/// Looks at the document per lease, of a process that waits for the bot.
+/// Reads of the document per lease by a process that waits for the bot.
 const LOOKS_PER_LEASE: u32 = 10;
 
 /// The right to serve a bot.
@@ -25,7 +25,7 @@ const LOOKS_PER_LEASE: u32 = 10;
 pub(crate) struct Holder {
     store: Arc<dyn Store>,
     document: Box<str>,
-    /// Who we are: no other process has this name.
+    /// The name of this process, which no other process has.
     node: Box<str>,
     lease: Duration,
 }
@@ -37,12 +37,14 @@ impl Holder {
         Self { store: Arc::clone(log.store()), document, node: log.node().into(), lease }
     }
 
-    /// Waits until no other process serves the bot; gives the document's revision.
+    /// Waits until no other process serves the bot, and becomes its holder. Returns the document's
+    /// revision.
     pub(crate) async fn acquire(&self) -> u64 {
         let mut unchanged: Option<(u64, Instant)> = None;
         let mut looked = Instant::now();
         loop {
-            // While this process did not look, the document may have changed.
+            // After a gap between two reads, the time without changes is unknown, so it starts
+            // again.
             if looked.elapsed() > self.lease / 2 {
                 unchanged = None;
             }
@@ -71,7 +73,7 @@ impl Holder {
         }
     }
 
-    /// Keeps the bot until another process has it, or may have it.
+    /// Renews the hold. Returns when another process holds the bot, or soon may.
     pub(crate) async fn hold(&self, mut revision: u64) {
         let every = self.lease / CHANGES_PER_LEASE;
         let soon = every / CHANGES_PER_LEASE;
@@ -89,7 +91,7 @@ impl Holder {
                 Ok(Ok(Written::Done(written))) => {
                     (revision, kept, next) = (written, since, since + every);
                 }
-                // Written before, by a change whose answer was late.
+                // An earlier write of ours succeeded, although its answer did not arrive in time.
                 Ok(Ok(Written::Conflict(Some(found)))) if *found.text == *self.node => {
                     (revision, next) = (found.revision, since + soon);
                 }
@@ -99,7 +101,7 @@ impl Holder {
         }
     }
 
-    /// Lets another process serve the bot at once.
+    /// Deletes the document, so that another process can serve the bot at once.
     pub(crate) async fn release(&self) {
         let ours = self.store.document(self.document.clone()).await;
         if let Ok(Some(found)) = ours

@@ -22,16 +22,16 @@ use super::problem::did_you_mean;
 use super::provider::{ModelRef, ProviderConfig, above_zero, model_ref, thinking};
 use super::section::{Item, Section, Source, read_file, text};
 
-/// Bytes of a schema that is read from a file: what a model can be shown.
+/// Maximum size of a schema file in bytes: the size that a model can still read.
 pub(super) const SCHEMA_BYTES_MAX: u64 = 256 * 1024;
 
-/// Letters of an agent's name: it is in paths and in lists.
+/// Maximum letters of an agent's name, which appears in paths and lists.
 pub(super) const NAME_CHARS_MAX: usize = 64;
 
 const MODES: [(&str, ToolMode); 2] =
     [("parallel", ToolMode::Parallel), ("sequential", ToolMode::Sequential)];
 
-/// An agent as it is configured.
+/// The configuration of an agent.
 #[derive(Debug)]
 pub(crate) struct AgentConfig {
     pub(crate) name: Box<str>,
@@ -63,7 +63,7 @@ pub(crate) struct AgentConfig {
     pub(crate) timeouts: Timeouts,
 }
 
-/// What commands can reach.
+/// What the agent's commands can access.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(crate) struct SandboxConfig {
     pub(crate) read: Vec<PathBuf>,
@@ -86,7 +86,7 @@ pub(crate) enum BrainConfig {
     Dify(Box<DifyRef>),
 }
 
-/// A gateway, and where its secrets are. They are read when the agent is made.
+/// A gateway, and the sources of its secrets, which are read when the agent is built.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct OpenClawRef {
     pub(crate) config: OpenClawConfig,
@@ -102,7 +102,7 @@ pub(crate) struct DifyRef {
     pub(crate) key_env: Box<str>,
 }
 
-/// The tools that are built in, by the names that models know.
+/// The built-in tools, by the names that models see.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum BuiltInTool {
     AskUser,
@@ -128,18 +128,18 @@ pub(crate) const TOOLS: [(&str, BuiltInTool); 9] = [
     ("update_plan", BuiltInTool::UpdatePlan),
 ];
 
-/// What an agent may refer to.
+/// The names that an agent may refer to.
 pub(crate) struct Known<'a> {
     pub(crate) providers: &'a BTreeMap<Box<str>, ProviderConfig>,
     pub(crate) mcp: &'a BTreeMap<Box<str>, McpConfig>,
 }
 
-/// Where an agent's instructions are.
+/// The source of an agent's instructions.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Instructions<'a> {
-    /// Among its keys.
+    /// The key `instructions`.
     Key,
-    /// Below its front matter.
+    /// The text below the front matter.
     Body(&'a str),
 }
 
@@ -423,7 +423,8 @@ fn settings(section: &Section<'_>) -> ModelSettings {
             .collect(),
         thinking: thinking(section),
         tool_choice: tool_choice.unwrap_or(default.tool_choice),
-        // What a run answers with is `output` of the agent, which the engine holds it to.
+        // The schema of a run's result is the agent's `output`, against which the engine validates
+        // it.
         output: None,
         extra: object(section, "extra"),
     }
@@ -558,7 +559,7 @@ fn policy(section: &Section<'_>) -> Policy {
     policy
 }
 
-/// Adds what a rule says of arguments: by name, a pattern, or `{ raw = PATTERN }`.
+/// Adds a rule's patterns for arguments: by name, a pattern, or `{ raw = PATTERN }`.
 fn patterns(section: &Section<'_>, item: Item<'_>, mut rule: Rule) -> Rule {
     let Value::Table(members) = &item.node.value else {
         section.wrong(item);

@@ -13,14 +13,15 @@ use super::section::{Section, Source};
 #[derive(Debug)]
 pub(crate) struct ChannelConfig {
     pub(crate) kind: ChannelKind,
-    /// The agent is empty if the default one answers.
+    /// The agent's name is empty if the default agent answers.
     pub(crate) bot: InstanceConfig,
     pub(crate) secrets: BTreeMap<Box<str>, Secret>,
     pub(crate) base_url: Option<Box<str>>,
     /// The public address of the webhook; updates are polled without it.
     pub(crate) webhook_url: Option<Box<str>>,
     pub(crate) phone_number_id: Option<Box<str>>,
-    /// The key of a Discord application, with which presses that come to the webhook are signed.
+    /// The public key of a Discord application, which verifies the signatures of its webhook
+    /// requests.
     pub(crate) public_key: Option<Box<str>>,
 }
 
@@ -41,7 +42,7 @@ impl ChannelKind {
         ("discord", Self::Discord),
     ];
 
-    /// The secrets that it cannot do without.
+    /// The secrets that it requires.
     fn needs(self, has_webhook: bool) -> &'static [&'static str] {
         match self {
             Self::Telegram if has_webhook => &["token", "webhook"],

@@ -1,16 +1,16 @@
-//! A configuration file as it was written: values that know their lines.
+//! A parsed configuration file: values with line numbers.
 //!
-//! TOML and YAML both become this, so that everything behind it is written once.
+//! TOML and YAML are both parsed into this, so that all later code exists once.
 
 use serde_json::Value as Json;
 
-/// How deep values may lie in each other: nothing here is deeper than a schema of a result.
+/// Maximum nesting of values. No valid value is nested more deeply than the schema of a result.
 pub(crate) const DEPTH_MAX: usize = 64;
 
-/// A value and where it was written.
+/// A value and its line.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Node {
-    /// Of its file, from 1.
+    /// The line in its file, from 1.
     pub(crate) line: usize,
     pub(crate) value: Value,
 }
@@ -26,7 +26,7 @@ pub(crate) enum Value {
     Table(Vec<Member>),
 }
 
-/// A key of a table and what it is set to.
+/// A key of a table and its value.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Member {
     pub(crate) name: String,

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// How alike two words must be for one to be meant by the other.
+/// The minimum similarity of two words for a suggestion.
 const ALIKE: f64 = 0.8;
 
 /// Maximum number of problems in one report: more than a person fixes before trying again.
@@ -16,7 +16,7 @@ pub(crate) struct Problem {
     /// From 1; `None` for the whole file.
     pub(crate) line: Option<usize>,
     pub(crate) what: String,
-    /// What to do about it.
+    /// The remedy.
     pub(crate) remedy: String,
 }
 
@@ -70,7 +70,7 @@ impl fmt::Display for Problems {
 
 impl std::error::Error for Problems {}
 
-/// The known word that was probably meant.
+/// The known word that is most similar to an unknown one.
 pub(crate) fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let word = word.to_lowercase();
     let alike = known.into_iter().map(|known| (strsim::jaro_winkler(&word, known), known));

@@ -14,8 +14,8 @@ use super::node::{Member, Node, Value};
 use super::problem::did_you_mean;
 use super::section::{Section, Source, text};
 
-/// The providers that are there without being configured, in the order in which one of them
-/// becomes the default agent.
+/// The providers that exist without configuration, in the order in which one of them becomes the
+/// default agent.
 pub(crate) const BUILT_IN: [(&str, ProviderKind); 4] = [
     ("anthropic", ProviderKind::Anthropic),
     ("openai", ProviderKind::OpenAi),
@@ -36,7 +36,7 @@ pub(crate) enum ProviderKind {
     Ollama,
 }
 
-/// A provider, as it is configured or as the environment has it.
+/// A provider from the configuration or from the environment.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct ProviderConfig {
     pub(crate) name: Box<str>,
@@ -57,10 +57,10 @@ pub(crate) struct ProviderConfig {
     pub(crate) rest: Duration,
 }
 
-/// Where a key comes from. It is read when it is needed, and shown nowhere.
+/// The source of a key. It is read when it is needed, and never shown.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) enum KeySource {
-    /// The provider's usual variables, which may also say where it is and which model answers.
+    /// The provider's usual variables, which may also set its URL and its model.
     Usual,
     Variable(Box<str>),
     File(PathBuf),
@@ -69,7 +69,7 @@ pub(crate) enum KeySource {
 }
 
 impl ProviderConfig {
-    /// As the environment has it.
+    /// From the environment.
     pub(crate) fn usual(name: &str, kind: ProviderKind) -> Self {
         Self {
             name: name.into(),
@@ -113,7 +113,7 @@ pub(crate) fn provider(
     let key = match (section.text("key_env"), section.path("key_file")) {
         (Some(variable), _) => KeySource::Variable(variable.into()),
         (None, Some(file)) => KeySource::File(file),
-        // A key that was made for one server is not sent to another one unasked.
+        // A key that was configured for one server is not sent to another one by default.
         (None, None) if base_url.is_some() => KeySource::None,
         (None, None) => KeySource::Usual,
     };
@@ -159,7 +159,7 @@ pub(crate) fn provider(
     Some(provider)
 }
 
-/// `thinking`, wherever it stands.
+/// `thinking`, in any table that has it.
 pub(crate) fn thinking(section: &Section<'_>) -> Option<Thinking> {
     let item = section.get("thinking")?;
     let thinking = match &item.node.value {

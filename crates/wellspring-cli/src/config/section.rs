@@ -1,4 +1,4 @@
-//! Typed reading of a table: every key is declared, everything else is a problem with a line.
+//! Typed reading of a table: every key is declared, and every unknown key is a problem with a line.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -11,13 +11,13 @@ use super::keys::{Key, Table};
 use super::node::{Member, Node, Value};
 use super::problem::{Problems, did_you_mean, there_are};
 
-/// What the environment says of a variable.
+/// Looks up an environment variable.
 pub(crate) type Environment<'a> = &'a dyn Fn(&str) -> Option<String>;
 
-/// A file that is being read, and what was found wrong so far.
+/// A file that is being read, and its problems so far.
 pub(crate) struct Source<'a> {
     pub(crate) file: PathBuf,
-    /// What relative paths are relative to.
+    /// The directory that relative paths start from.
     pub(crate) directory: PathBuf,
     pub(crate) environment: Environment<'a>,
     pub(crate) problems: &'a RefCell<Problems>,
@@ -33,7 +33,7 @@ impl Source<'_> {
         self.problems.borrow_mut().push(&self.file, line, what.into(), remedy.into());
     }
 
-    /// A path as it was written, from the file's own folder.
+    /// A path, relative to the file's directory.
     pub(crate) fn path(&self, path: &str) -> PathBuf {
         match path.strip_prefix("~/") {
             Some(rest) => match directories::BaseDirs::new() {
@@ -53,7 +53,7 @@ pub(crate) struct Section<'a> {
     pub(crate) title: String,
     pub(crate) line: usize,
     members: &'a [Member],
-    /// What was asked for: a key that is declared must be read.
+    /// The keys that were read: every declared key must be read.
     #[cfg(debug_assertions)]
     asked: RefCell<std::collections::BTreeSet<&'static str>>,
 }
@@ -66,7 +66,7 @@ pub(crate) struct Item<'a> {
 }
 
 impl<'a> Section<'a> {
-    /// Opens a table, and complains of keys that it does not have.
+    /// Opens a table, and reports its unknown keys.
     pub(crate) fn open(
         source: &'a Source<'a>,
         node: &'a Node,
@@ -107,7 +107,7 @@ impl<'a> Section<'a> {
         section
     }
 
-    /// What a key is set to.
+    /// The value of a key.
     pub(crate) fn get(&self, name: &'static str) -> Option<Item<'a>> {
         let key = self.table.key(name);
         debug_assert!(key.is_some(), "`{name}` is not declared in {}", self.table.title);
@@ -118,7 +118,7 @@ impl<'a> Section<'a> {
             .then_some(Item { node: &member.node, key: key? })
     }
 
-    /// Complains about a key's value.
+    /// Reports a problem with a key's value.
     pub(crate) fn wrong(&self, item: Item<'_>) {
         let what = format!("`{}` in {} is {}", item.key.name, self.title, item.node.kind());
         self.source.complain(item.node.line, what, format!("it takes {}", item.key.takes));
@@ -141,7 +141,7 @@ impl<'a> Section<'a> {
         self.read(name, |node| if let Value::Bool(value) = node.value { Some(value) } else { None })
     }
 
-    /// A whole number that fits.
+    /// A whole number within the range of its type.
     pub(crate) fn number<T: TryFrom<i64>>(&self, name: &'static str) -> Option<T> {
         self.read(name, |node| {
             if let Value::Integer(value) = node.value { T::try_from(value).ok() } else { None }
@@ -152,7 +152,7 @@ impl<'a> Section<'a> {
         self.read(name, float)
     }
 
-    /// A number of seconds, or a text with a unit.
+    /// A duration: a number of seconds, or a string with a unit.
     pub(crate) fn duration(&self, name: &'static str) -> Option<Duration> {
         self.read(name, |node| match text(node) {
             Some(text) => duration(text),
@@ -171,7 +171,7 @@ impl<'a> Section<'a> {
         })
     }
 
-    /// One of a few words.
+    /// A string from a fixed list.
     pub(crate) fn word<T: Copy>(&self, name: &'static str, words: &[(&str, T)]) -> Option<T> {
         let item = self.get(name)?;
         let found = text(item.node).and_then(|text| words.iter().find(|(word, _)| *word == text));
@@ -271,7 +271,7 @@ impl<'a> Section<'a> {
         }
     }
 
-    /// Every declared key must have been asked for by now.
+    /// Checks that every declared key was read.
     pub(crate) fn done(&self) {
         #[cfg(debug_assertions)]
         for key in self.table.keys {
@@ -313,7 +313,7 @@ fn duration(text: &str) -> Option<Duration> {
     Duration::try_from_secs_f64(number.trim().parse::<f64>().ok()? * seconds).ok()
 }
 
-/// Puts variables in; the name of one that is not set is the error.
+/// Replaces variables. The error is the name of a variable that is not set.
 fn expand(text: &str, environment: Environment<'_>) -> Result<String, String> {
     let mut whole = String::new();
     let mut rest = text;

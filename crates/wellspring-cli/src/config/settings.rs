@@ -33,7 +33,7 @@ pub(crate) enum StoreKind {
     Memory,
 }
 
-/// How to use NATS servers.
+/// The settings of the NATS store.
 #[derive(Debug, Default)]
 pub(crate) struct NatsConfig {
     pub(crate) stream: Option<Box<str>>,
@@ -45,7 +45,7 @@ pub(crate) struct NatsConfig {
     pub(crate) tls: NatsTls,
 }
 
-/// What lets us in. Secrets are read when a connection is made.
+/// How to authenticate to NATS. Secrets are read for each connection.
 #[derive(Debug, Default)]
 pub(crate) enum NatsLogin {
     #[default]
@@ -58,10 +58,10 @@ pub(crate) enum NatsLogin {
     Credentials(PathBuf),
 }
 
-/// The shortest lease: below it, a busy disk takes runs from processes that are alive.
+/// The minimum lease. With a shorter one, a busy disk would lose live processes their runs.
 const LEASE_MIN: Duration = Duration::from_secs(1);
 
-/// The most servers that keep a message: JetStream's own maximum.
+/// The maximum number of replicas, which JetStream sets.
 const REPLICAS_MAX: usize = 5;
 
 pub(crate) fn store(section: &Section<'_>) -> StoreConfig {

@@ -1,11 +1,11 @@
-//! Configurations, right and wrong.
+//! Valid and invalid configurations.
 
 use std::path::Path;
 
 use super::agent::{NAME_CHARS_MAX, SCHEMA_BYTES_MAX};
 use super::*;
 
-/// Files of a folder, the first of which is the configuration.
+/// The files of a directory; the first one is the configuration.
 fn read(files: &[(&str, &str)]) -> Result<Config, String> {
     let folder = tempfile::tempdir().unwrap();
     for (name, text) in files {
@@ -18,18 +18,18 @@ fn read(files: &[(&str, &str)]) -> Result<Config, String> {
     config.map_err(|problems| without(&problems.to_string(), folder.path()))
 }
 
-/// A text without the names of a folder that is another one every time.
+/// A text without the path of the temporary directory.
 fn without(text: &str, folder: &Path) -> String {
     text.replace(&format!("{}/", folder.display()), "").replace(folder.to_str().unwrap(), ".")
 }
 
-/// What is wrong with a `wellspring.toml`.
+/// The problems of a `wellspring.toml`.
 fn wrong(text: &str) -> String {
     let problems = read(&[(FILE, text)]).expect_err(text);
     problems.strip_prefix("the configuration is not valid\n").unwrap().to_owned()
 }
 
-/// What is wrong with the front matter of an agent.
+/// The problems of an agent's front matter.
 fn wrong_agent(text: &str) -> String {
     let problems = read(&[(FILE, ""), ("agents/a.md", text)]).expect_err(text);
     problems.strip_prefix("the configuration is not valid\n").unwrap().to_owned()
@@ -173,7 +173,7 @@ fn missing_and_oversized_files() {
     ");
 }
 
-/// The largest schema that is read, and the longest name, are fine; one more is not.
+/// The largest schema and the longest name are accepted; one byte or letter more is not.
 #[test]
 fn schemas_and_names_have_a_size() {
     let folder = tempfile::tempdir().unwrap();
@@ -204,12 +204,12 @@ fn depth_has_an_end() {
         |count: usize| format!("---\nextra: {}{}\n---\n", "[".repeat(count), "]".repeat(count));
     let told = wrong_agent(&deep(node::DEPTH_MAX + 1));
     assert!(told.contains("it is nested too deeply"), "{told}");
-    // TOML's own reader has a limit too; whoever writes more gets an error, not a crash.
+    // TOML's parser has a limit of its own: exceeding it is an error, not a crash.
     let told = wrong(&format!("x = {}{}", "[".repeat(10_000), "]".repeat(10_000)));
     assert!(told.starts_with("wellspring.toml:1:"), "{told}");
 }
 
-/// Everything that can be said, and what is made of it.
+/// Every setting, and the resulting configuration.
 #[test]
 fn everything_is_read() {
     let config = read(&[
@@ -219,13 +219,13 @@ fn everything_is_read() {
         ("schema.json", r#"{"type": "object"}"#),
     ]);
     let mut config = config.unwrap_or_else(|problems| panic!("{problems}"));
-    // The folder is another one every time; the rest must not be.
+    // The temporary directory differs between runs; everything else must not.
     let folder = config.file.as_ref().unwrap().parent().unwrap().to_owned();
     config.file = None;
     let shown = without(&format!("{config:#?}"), &folder);
     assert!(!shown.contains("sk-secret"), "a key is never shown: {shown}");
     insta::assert_snapshot!(shown);
-    // Every key is in it, so that none is forgotten here either.
+    // Contains every key, so that this test covers all of them.
     let whole = concat!(include_str!("tests/whole.toml"), include_str!("tests/poet.md"));
     for table in keys::ALL {
         for key in table.keys {
@@ -242,7 +242,7 @@ fn without_a_file_the_usual_providers_are_there() {
     assert!(config.agents.is_empty() && config.demo == DemoConfig::Unset);
 }
 
-/// The tables of `docs/configuration.md` are these. To write them again, run this test with
+/// The tables of `docs/configuration.md` are generated. To write them again, run this test with
 /// `WELLSPRING_WRITE_DOCS=1`.
 #[test]
 fn the_documentation_has_every_key() {
@@ -292,7 +292,7 @@ fn calls_are_queued_as_configured() {
     assert!(b.queue_rules.is_empty());
 }
 
-/// The configuration that `docs/deploy` has for three nodes is one.
+/// The configuration in `docs/deploy/three-nodes` is valid.
 #[test]
 fn the_layout_of_three_nodes_is_valid() {
     let file =

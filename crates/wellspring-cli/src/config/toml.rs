@@ -12,7 +12,7 @@ pub(crate) fn parse(text: &str) -> Result<Node, SyntaxError> {
         Ok(table) => Ok(Node { line: 1, value: Value::Table(lines.members(table.into_inner())?) }),
         Err(error) => {
             let line = error.span().map_or(1, |span| lines.of(span.start));
-            // The parser's messages may have several lines; the first says what is wrong.
+            // The parser's messages may have several lines; the first one names the problem.
             let what = error.message().lines().next().unwrap_or("it is not TOML").to_owned();
             Err(SyntaxError { line, what })
         }
@@ -34,7 +34,7 @@ impl Lines<'_> {
         for (key, value) in table {
             let line = self.of(key.span().start);
             let mut node = self.node(value)?;
-            // A table's own line is where its head is: the parser says where its body begins.
+            // A table's line is that of its header; the parser reports the line of its body.
             if matches!(node.value, Value::Table(_)) {
                 node.line = line;
             }
@@ -58,7 +58,7 @@ impl Lines<'_> {
                 Value::Float(parsed.map_err(|_| broken("this is not a number".into()))?)
             }
             DeValue::Boolean(value) => Value::Bool(value),
-            // No key takes a date. As a string it is refused with its line.
+            // No key has a date as its value. As a string it is refused, with its line.
             DeValue::Datetime(date) => Value::Text(date.to_string()),
             DeValue::Array(items) => {
                 let items = items.into_iter().map(|item| self.node(item));

@@ -1,4 +1,4 @@
-//! The store that the configuration names, opened.
+//! Opens the configured store.
 
 use std::io::Write as _;
 use std::sync::Arc;
@@ -17,9 +17,9 @@ use crate::provider::secret;
 /// An open store.
 pub(crate) struct Backend {
     pub(crate) store: Arc<dyn Store>,
-    /// How a log behaves over it.
+    /// The options of a log over this store.
     pub(crate) options: LogOptions,
-    /// Where the runs are, as people know it.
+    /// Where the runs are stored, for messages.
     pub(crate) shown: String,
 }
 
@@ -28,7 +28,7 @@ pub(crate) fn kind(args: &PlaceArgs, config: &StoreConfig) -> StoreKind {
     if args.ephemeral { StoreKind::Memory } else { config.kind }
 }
 
-/// Opens the store of a kind. `None` if nothing was ever kept there and that is to count as empty.
+/// Opens a store. `None` if it does not exist and `missing` is [`Missing::AsEmpty`].
 pub(crate) async fn open(
     kind: StoreKind,
     args: &PlaceArgs,
@@ -125,7 +125,7 @@ fn auth(login: &NatsLogin) -> Result<NatsAuth> {
     })
 }
 
-/// As the flag says, or the configuration.
+/// The durability: the flag, or else the configuration.
 fn durability(args: &PlaceArgs, config: &StoreConfig) -> Durability {
     match args.durability {
         Some(DurabilityArg::ProcessCrash) => Durability::ProcessCrash,

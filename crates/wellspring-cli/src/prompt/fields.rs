@@ -1,4 +1,4 @@
-//! A JSON schema as fields that are typed one after the other.
+//! A JSON schema as fields that the user fills in one after the other.
 
 use serde_json::{Map, Value, json};
 use wellspring_core::Answer;
@@ -6,17 +6,17 @@ use wellspring_core::Answer;
 use super::Typed;
 use crate::text::clean_line;
 
-/// What declines a form. A word could be an answer, so it begins with a slash.
+/// The input that declines a form. It begins with a slash, because a word could be a value.
 const DECLINE: &str = "/decline";
 
-/// What goes back to the field before.
+/// The input that returns to the previous field.
 const BACK: &str = "/back";
 
-/// The fields of a form, and what was typed so far.
+/// The fields of a form, and the input so far.
 #[derive(Clone, Debug)]
 pub(super) struct Fields {
     fields: Vec<Field>,
-    /// The field that is being typed.
+    /// The current field.
     at: usize,
 }
 
@@ -59,7 +59,7 @@ impl Fields {
         Self { fields, at: 0 }
     }
 
-    /// What the current field takes.
+    /// A description of the values that the current field accepts.
     pub(super) fn label(&self) -> String {
         let Some(field) = self.fields.get(self.at) else { return String::new() };
         let place = match self.fields.len() {
@@ -83,7 +83,7 @@ impl Fields {
         )
     }
 
-    /// Takes a line for the current field; after the last one it is an answer.
+    /// Applies a line to the current field. After the last field, it returns the answer.
     pub(super) fn enter(&mut self, line: &str) -> Typed {
         let line = line.trim();
         match line {
@@ -108,7 +108,7 @@ impl Fields {
         }
     }
 
-    /// Begins again, with what was typed as the defaults.
+    /// Starts again, with the previous input as the defaults.
     pub(super) fn again(&mut self) {
         self.at = 0;
     }
@@ -124,7 +124,7 @@ impl Fields {
 }
 
 impl Field {
-    /// The values that the schema lists, with what a person reads.
+    /// The values that the schema lists, with their labels.
     fn options(schema: &Value) -> Option<Vec<(Value, String)>> {
         if let Some(values) = schema["enum"].as_array() {
             let name = |at: usize| schema["enumNames"][at].as_str().map(str::to_owned);
@@ -175,7 +175,7 @@ impl Field {
         .into()
     }
 
-    /// What a line means; nothing if the field is skipped.
+    /// Parses a line; `None` if the field is skipped.
     fn read(&self, line: &str) -> Result<Option<Value>, String> {
         if line.is_empty() {
             return match &self.value {
@@ -225,7 +225,7 @@ impl Field {
     }
 }
 
-/// A value as a person types it.
+/// A value in the form in which the user types it.
 fn plain(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }

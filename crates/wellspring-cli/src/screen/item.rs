@@ -34,11 +34,11 @@ const BAR_COLUMNS: usize = 20;
 /// A thought shorter than this shows no time.
 const THOUGHT_TIME_MIN: Duration = Duration::from_secs(2);
 
-/// One thing on the screen.
+/// An item of the screen.
 #[derive(Clone, Debug)]
 pub(super) struct Item {
     pub(super) agent: AgentNo,
-    /// How many agents are above its own.
+    /// The nesting depth of its agent.
     pub(super) depth: usize,
     pub(super) body: Body,
     /// Whether it cannot change any more.
@@ -57,7 +57,7 @@ pub(super) enum Body {
     End(Box<End>),
 }
 
-/// What an item looks like from afar: items of one group stand together.
+/// The group of an item: items of one group are printed without a blank line between them.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Group {
     Words,
@@ -136,7 +136,7 @@ impl Item {
         matches!(&self.body, Body::Text(words) | Body::Thought(words) if words.partly_printed)
     }
 
-    /// Whether nothing more will be said of it, unless its turn is taken back.
+    /// Whether it is complete, unless its turn is voided.
     pub(super) fn is_finished(&self) -> bool {
         match &self.body {
             Body::Text(words) | Body::Thought(words) => words.finished,
@@ -383,7 +383,7 @@ impl Tool {
 
     pub(super) fn finish(&mut self, outcome: ToolOutcome, result: &ToolResult, at: Millis) {
         self.ended = Some((outcome, at));
-        // A failure is never quiet.
+        // A failure is always shown.
         self.quiet &= outcome == ToolOutcome::Ok;
         if !result.content.is_empty() {
             self.output.clear();
@@ -531,7 +531,7 @@ impl Question {
     }
 }
 
-/// All the arguments: who allows a call must see the whole of it.
+/// All arguments, because an approver must see the whole call.
 fn argument_lines(arguments: &str) -> Vec<String> {
     let Ok(Value::Object(members)) = serde_json::from_str(arguments) else {
         return clean(arguments).lines().map(Into::into).collect();

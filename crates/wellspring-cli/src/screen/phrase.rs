@@ -1,4 +1,4 @@
-//! Facts as phrases, the same on every surface of the command.
+//! Short descriptions of facts, the same in all output of the command.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::text::{Style, clean, clean_line};
 /// Characters of a value in one line; a screen cuts it further.
 const PHRASE_CHARS_MAX: usize = 400;
 
-/// The end of an id: in a UUIDv7 that is what tells two of the same minute apart.
+/// The end of an id. In a UUIDv7 it distinguishes two ids of the same minute.
 pub(crate) fn short_id(id: Uuid) -> String {
     let text = id.simple().to_string();
     text[text.len() - 8..].to_owned()

@@ -43,8 +43,8 @@ fn live_views_on_the_way() {
     insta::assert_snapshot!(out);
 }
 
-/// However the frames fall and wherever the region overflows, what is printed in the end is
-/// what a look at the whole run prints.
+/// Whatever the frames are and wherever the live region overflows, the printed lines equal those of
+/// the whole run.
 #[test]
 fn taking_piece_by_piece_prints_the_whole() {
     for sample in samples::all() {

@@ -42,7 +42,7 @@ where
     }
 }
 
-/// What is read where lines are missing.
+/// The message for dropped lines.
 pub(super) fn missing(count: u64) -> String {
     let message = "lines of the log were dropped: they came faster than they were read";
     let line = serde_json::json!({ "level": "WARN", "message": message, "dropped": count });

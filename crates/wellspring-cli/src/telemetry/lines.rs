@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tracing_subscriber::fmt::MakeWriter;
 
-/// Bytes of lines that wait at most: a busy server's log of half a minute.
+/// Maximum bytes of lines that wait to be written: about half a minute of a busy server's log.
 const WAITING_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// Lines that a dedicated thread writes. Cheap to clone.
@@ -30,15 +30,15 @@ struct State {
     writing: bool,
 }
 
-/// What is to be written.
+/// The lines to be written.
 enum Next {
     Line(Vec<u8>),
-    /// So many lines there was no room for.
+    /// The number of dropped lines.
     Missing(u64),
 }
 
 impl Lines {
-    /// Writes to `out`. `dropped` makes the message about lines that are missing.
+    /// Writes to `out`. `dropped` formats the message about dropped lines.
     pub(super) fn to(
         mut out: impl Write + Send + 'static,
         dropped: fn(u64) -> String,
@@ -66,7 +66,7 @@ impl Lines {
     pub(super) fn finish(&self, limit: Duration) {
         let is_busy =
             |state: &mut State| state.writing || !state.waiting.is_empty() || state.dropped > 0;
-        // What was not written by then is not written.
+        // Lines that are not written by then are lost.
         let _ = self.0.changed.wait_timeout_while(self.state(), limit, is_busy);
     }
 
@@ -78,7 +78,7 @@ impl Lines {
                 state.writing = true;
                 return Next::Line(line);
             }
-            // They came after all that waited.
+            // These lines were dropped after all waiting ones.
             if state.dropped > 0 {
                 state.writing = true;
                 return Next::Missing(std::mem::take(&mut state.dropped));
@@ -93,7 +93,7 @@ impl Lines {
 }
 
 impl Write for &Lines {
-    /// Takes a whole line, or drops it.
+    /// Queues a whole line, or drops it.
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         let mut state = self.state();
         if state.bytes + line.len() > WAITING_BYTES_MAX {

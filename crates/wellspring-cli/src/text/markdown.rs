@@ -5,7 +5,7 @@
 
 use super::{Line, Span, Style, span, wrap};
 
-/// What the lines before leave open.
+/// The constructs that earlier lines left open.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Markdown {
     in_code: bool,
@@ -52,7 +52,7 @@ impl Markdown {
     }
 }
 
-/// The marker as it is shown, and the item's text.
+/// The marker for display, and the item's text.
 fn list_item(line: &str) -> Option<(String, &str)> {
     if let Some(item) = ["- ", "* ", "+ "].iter().find_map(|marker| line.strip_prefix(marker)) {
         return Some(match item.strip_prefix("[ ] ").map(|rest| ("☐ ", rest)) {
@@ -68,7 +68,7 @@ fn list_item(line: &str) -> Option<(String, &str)> {
     (1..=4).contains(&digits).then(|| (format!("{}. ", &line[..digits]), item))
 }
 
-/// Emphasis, code and links within a line. What is not closed stays as it is.
+/// Renders emphasis, code and links within a line. A construct that is not closed is not rendered.
 fn inline(text: &str, base: Style) -> Vec<Span> {
     let mut spans: Vec<Span> = Vec::new();
     let mut plain = String::new();
@@ -117,7 +117,7 @@ fn marked(text: &str, base: Style, before: Option<char>) -> Option<(&str, Style,
     ];
     for (mark, style) in kinds {
         let Some(after) = text.strip_prefix(mark) else { continue };
-        // `snake_case` and `2 * 3` are no emphasis.
+        // `snake_case` and `2 * 3` are not emphasis.
         let in_word = mark.starts_with('_') && before.is_some_and(char::is_alphanumeric);
         if in_word || after.starts_with([' ', '*', '_']) && mark != "`" {
             continue;

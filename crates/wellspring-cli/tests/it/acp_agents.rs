@@ -145,8 +145,8 @@ fn a_killed_run_that_the_agent_cannot_go_on_with_fails_honestly() {
     "#);
 }
 
-/// The run is steered while its agent waits for a permission, then both processes are killed. Its
-/// next process goes on in the same session, with each word and the added input said once.
+/// Input is added while the agent waits for a permission; then both processes are killed. The next
+/// agent process continues the same session, and each word and the added input appear once.
 #[test]
 fn a_steered_run_goes_on_after_both_processes_were_killed() {
     let option = |id: &str, kind: &str| json!({"optionId": id, "name": id, "kind": kind});

@@ -113,7 +113,7 @@ fn shown(events: &[Seen]) -> String {
     plain(&lines.collect::<String>())
 }
 
-/// Thoughts, a call that somebody must allow, and an answer.
+/// Thoughts, a call that needs approval, and an answer.
 fn script() -> Value {
     let options = json!([
         {"optionId": "n", "name": "Rather not", "kind": "reject_once"},
@@ -184,7 +184,8 @@ fn it_is_served_in_every_dialect_asked_about_and_resumed() {
         let accept = "accept: text/event-stream\r\n";
         events(server.ask("POST", "/ag-ui/other", accept, &input.to_string()))
     };
-    // The agent waits for the answer at work; on this wire its run is interrupted all the same.
+    // The agent waits for the answer without pausing; over AG-UI its run is interrupted all the
+    // same.
     let said = |input: &Value| -> Vec<Value> {
         play(input).map(|(_, data)| serde_json::from_str(&data).unwrap()).collect()
     };
@@ -208,7 +209,7 @@ fn it_is_served_in_every_dialect_asked_about_and_resumed() {
     CUSTOM
     RUN_FINISHED
     ");
-    // Whoever comes back is told the same; an answer lets it go on.
+    // A client that comes back gets the same question; its answer continues the run.
     let again = said(&input("r1", json!({})));
     let outcome = &first.last().unwrap()["outcome"];
     assert_eq!(&again.last().unwrap()["outcome"], outcome);
@@ -295,7 +296,7 @@ async fn another_agent_calls_it() {
     })
     .await
     .unwrap();
-    // What it said is what its caller is told.
+    // The calling agent gets the called agent's text.
     let told = fake.asked().pop().unwrap().body["messages"][2]["content"][0]["content"].clone();
     insta::assert_snapshot!(told.to_string(), @r#""{\"outcome\":{\"outcome\":\"selected\",\"optionId\":\"y\"}}Done.""#);
 }

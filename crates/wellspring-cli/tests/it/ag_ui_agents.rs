@@ -46,7 +46,7 @@ impl Server {
         serde_json::from_str(body).unwrap_or_default()
     }
 
-    /// Reads a run's records until so many have this in them.
+    /// Reads a run's records until `count` of them contain this text.
     pub(crate) fn wait_for(&self, run: &str, what: &str, count: usize) {
         let stream = self.ask("GET", &format!("/v1/runs/{run}/events?dialect=record"), "");
         let mut seen = Vec::new();
@@ -188,7 +188,8 @@ async fn a_remote_agent_is_steered_parked_over_a_restart_of_both_and_resumed() {
     assert_eq!(fake.asked().len(), 3, "the model is asked once for each answer");
 }
 
-/// Our process is killed in mid-sentence. The agent's goes on, and so does the sentence.
+/// Our process is killed in the middle of a sentence. The remote agent's process continues, and so
+/// does the sentence.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_sentence_goes_on_where_our_process_was_killed() {
     let question = r#"{"question":"Which colour?"}"#;

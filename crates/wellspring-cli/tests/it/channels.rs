@@ -88,8 +88,8 @@ impl Network {
     }
 }
 
-/// A bot answers, is killed in mid-answer, and goes on with the same message: nothing is lost,
-/// and nothing is there twice.
+/// The process of a bot is killed in the middle of an answer. The next one continues the same
+/// message; no text is lost or duplicated.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_killed_bot_goes_on_with_its_answer() {
     let mut network = Network::new().await;
@@ -97,7 +97,7 @@ async fn a_killed_bot_goes_on_with_its_answer() {
     network.write(1, "long");
     let serve = || home.paced(30, &["serve", "--listen", "127.0.0.1:0"]);
     let server = Going::start(serve());
-    // After an edit, the id of the message is kept: the window of a repeated send is past.
+    // After an edit, the message's id is stored, so the message is not sent again.
     let telegram = Arc::clone(&network.telegram);
     let is_edited = || {
         let telegram = telegram.lock().unwrap();
@@ -122,8 +122,8 @@ async fn a_killed_bot_goes_on_with_its_answer() {
     assert_eq!(letters(&shown), letters(&Text::markdown(&answer).render(Markup::Plain)));
 }
 
-/// The process is killed at the calls of an answer, before and after they arrive, and another
-/// one goes on: all words are there, and only the message whose send was cut off is there twice.
+/// The process is killed at each call of an answer, before and after the network gets it. The next
+/// process completes the answer; only a message whose sending was interrupted may appear twice.
 #[tokio::test(flavor = "multi_thread")]
 async fn killed_at_its_calls_a_bot_loses_nothing() {
     for call in 2..2 + soak(1, 12) {
@@ -135,8 +135,8 @@ async fn killed_at_its_calls_a_bot_loses_nothing() {
         let calls = |telegram: &Arc<Mutex<FakeTelegram>>| telegram.lock().unwrap().log.len();
         let telegram = Arc::clone(&network.telegram);
         let call = usize::try_from(call).unwrap();
-        // The answer to the call is on its way to the process when that is killed, or has just
-        // arrived there.
+        // The answer to the call is still on its way when the process is killed, or has just
+        // arrived.
         network.wait_for("a call", |_| calls(&telegram) >= call).await;
         server.signal(Signal::KILL);
         server.end();
@@ -155,8 +155,8 @@ async fn killed_at_its_calls_a_bot_loses_nothing() {
     }
 }
 
-/// From a person in Telegram to an agent of an OpenClaw gateway and back: thoughts, words that
-/// grow, and the whole answer, once, although the connection to the gateway is lost meanwhile.
+/// From a user in Telegram to an agent of an OpenClaw gateway and back: thoughts, growing text, and
+/// the whole answer, once, although the connection to the gateway is lost in between.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_agent_of_a_gateway_answers_in_telegram() {
     let mut network = Network::new().await;
@@ -194,8 +194,8 @@ async fn an_agent_of_a_gateway_answers_in_telegram() {
     server.end();
 }
 
-/// Two machines with one bot: one of them serves it, and when that is killed in mid-answer, the
-/// other goes on with the same message. Nothing is lost, and nothing is there twice.
+/// Two machines have the same bot, and one of them serves it. When it is killed in the middle of an
+/// answer, the other one continues the same message; no text is lost or duplicated.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_bot_is_served_by_one_machine_at_a_time() {
     let Some(nats) = NatsServers::start(1, false) else { return };

@@ -104,7 +104,7 @@ async fn init_then_doctor_then_run() {
     let tools = asked.body["tools"].as_array().unwrap();
     let tools: Vec<_> = tools.iter().map(|tool| tool["name"].as_str().unwrap()).collect();
     assert_eq!(tools, ["clock", "list_files", "read_file", "search_files"]);
-    // The key is in no record, no message and no log.
+    // The key appears in no record, no message and no log.
     assert!(!home.print(&["runs", "export", "last", "--format", "json"]).contains("sk-test"));
 }
 
@@ -151,7 +151,7 @@ async fn a_doctor_says_what_to_do() {
     ✗ MCP server gone: "no-such-program-here" could not be started (No such file or directory (os error 2)); is it installed and in PATH?
       → check its `command` or `url`, and what it needs in `env` or `headers`
     "#);
-    // Nothing of it is needed to look at runs; to ask, it is.
+    // Looking at runs needs no key; starting one does.
     home.print(&["runs", "list"]);
     let output = home.output(&["run", "--agent", "b", "x"]);
     assert_eq!(output.status.code(), Some(2));
@@ -187,7 +187,7 @@ async fn agents_come_from_the_environment() {
         let fake = FakeProvider::start([answer("Hello there.")]).await.unwrap();
         let url = format!("{}{suffix}", fake.url());
         let variables = [(key, "sk-test"), (address, &*url)];
-        // It is the default, and whoever asks may name another model.
+        // It is the default; a request may name another model.
         for arguments in [
             &["run", "--model", "large", "Hi"][..],
             &["run", "--agent", agent, "--model", "large", "Hi"],
@@ -277,7 +277,7 @@ async fn tools_of_a_configured_mcp_server() {
     assert!(shown.contains("✓ MCP server small: has 1 tools"), "{shown}");
 }
 
-/// A server that cannot be had is an error for who needs it, and for nobody else.
+/// A server that cannot be reached is an error only for agents that need it.
 #[test]
 fn a_missing_mcp_server() {
     let config = "default_agent = \"demo\"\n[mcp.gone]\ncommand = \"no-such-program-here\"\n\

@@ -11,7 +11,7 @@ use wellspring_core::{Checker, Outline, Record};
 
 pub(crate) const BINARY: &str = env!("CARGO_BIN_EXE_wellspring");
 
-/// What says that a provider is there; none of it may come from whoever runs the tests.
+/// The variables that configure providers. Tests do not inherit them from the environment.
 const PROVIDERS: [&str; 14] = [
     "ANTHROPIC_API_KEY",
     "ANTHROPIC_API_KEY_FILE",
@@ -45,7 +45,7 @@ impl Home {
         home
     }
 
-    /// A home with a configuration of its own, in its working directory.
+    /// A home with its own configuration, in its working directory.
     pub(crate) fn with_files(files: &[(&str, &str)]) -> Self {
         let home = Self::new();
         std::fs::remove_file(home.config()).unwrap();
@@ -69,7 +69,7 @@ impl Home {
         self.directory.path().join("work")
     }
 
-    /// The command at a pace of so many milliseconds per word.
+    /// The command, with a pause of this many milliseconds per word.
     pub(crate) fn paced(&self, pace_ms: u32, arguments: &[&str]) -> Command {
         let mut command = Command::new(BINARY);
         command.args(arguments);
@@ -77,7 +77,7 @@ impl Home {
         command
     }
 
-    /// The same, and a file that it may not write to is an error to it instead of its end.
+    /// The same; exceeding a file size limit is an error for it instead of a signal that ends it.
     pub(crate) fn paced_and_limitable(&self, pace_ms: u32, arguments: &[&str]) -> Command {
         let mut command = Command::new("sh");
         command.args(["-c", "trap '' XFSZ; exec \"$0\" \"$@\"", BINARY]).args(arguments);
@@ -85,7 +85,7 @@ impl Home {
         command
     }
 
-    /// The same, on a disk that fails to sync when a thread asks for it for these times.
+    /// The same, with a disk on which these calls of a thread to sync fail.
     pub(crate) fn paced_and_unsynced(
         &self,
         pace_ms: u32,
@@ -94,7 +94,7 @@ impl Home {
     ) -> Command {
         let fault =
             format!("inject=fsync,fdatasync:error=EIO:when={}..{}", times.start(), times.end());
-        // The tracer is nobody's parent here: what is killed is the command.
+        // `strace` detaches itself from the command, so that killing the child kills the command.
         let mut command = Command::new("strace");
         command.args(["-D", "-f", "-qq", "-o", "/dev/null", "-e", "trace=fsync,fdatasync", "-e"]);
         command.args([&fault, BINARY]).args(arguments);
@@ -107,10 +107,11 @@ impl Home {
             .current_dir(self.work())
             .env("WELLSPRING_DATA_DIR", self.data())
             .env("WELLSPRING_DEMO_PACE_MS", pace_ms.to_string())
-            // A user's own configuration is none of ours.
+            // The user's own configuration must not affect the tests.
             .env("XDG_CONFIG_HOME", self.directory.path())
             .env_remove("NO_COLOR")
-            // Nobody reads it while the command goes on, and a pipe holds only so much.
+            // The test does not read this pipe while the command runs, and a pipe has a small
+            // buffer.
             .env("WELLSPRING_LOG", "off")
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -127,14 +128,14 @@ impl Home {
         self.paced(0, arguments).output().unwrap()
     }
 
-    /// What the command prints when it ends well.
+    /// The output of the command, which must succeed.
     pub(crate) fn print(&self, arguments: &[&str]) -> String {
         let output = self.output(arguments);
         assert_eq!(output.status.code(), Some(0), "{arguments:?}: {output:?}");
         String::from_utf8(output.stdout).unwrap()
     }
 
-    /// The records of a run, held to the grammar.
+    /// The records of a run, checked against the grammar.
     pub(crate) fn records(&self, id: &str) -> (Vec<Record>, Outline) {
         let exported = self.print(&["runs", "export", id]);
         let records: Vec<Record> =
@@ -157,7 +158,7 @@ pub(crate) fn json_lines(text: &str) -> Vec<Value> {
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// A command that goes on while the test does something else.
+/// A command that runs in the background.
 pub(crate) struct Going {
     child: Child,
     stdout: BufReader<ChildStdout>,
@@ -180,7 +181,7 @@ impl Going {
         self.seen.last().map(String::as_str)
     }
 
-    /// Reads until a line has this in it.
+    /// Reads until a line contains this text.
     pub(crate) fn wait_for(&mut self, what: &str) {
         while let Some(line) = self.line() {
             if line.contains(what) {
@@ -199,7 +200,7 @@ impl Going {
         kill_process(pid, signal).unwrap();
     }
 
-    /// Waits for the end; what came until then is in `seen`.
+    /// Waits for the end. The lines until then are in `seen`.
     pub(crate) fn end(mut self) -> (ExitStatus, Vec<String>, String) {
         while self.line().is_some() {}
         let mut stderr = String::new();

@@ -1,5 +1,5 @@
-//! Several machines, each with a server, over one NATS: what every viewer must see, whatever
-//! happens to one of them.
+//! Several machines, each with a server, share one NATS cluster. Every viewer sees the same events,
+//! whatever happens to one machine.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -17,13 +17,13 @@ use wellspring_testkit::{NatsServers, Proxy, soak};
 use crate::kit::Home;
 use crate::serve::{answer, serving};
 
-/// How long anything may take before a test fails.
+/// Time limit of a wait, after which a test fails.
 const PATIENCE: Duration = Duration::from_secs(180);
 
-/// How soon a machine that gives no sign of life loses its runs, where a test waits for that.
+/// The lease in tests that wait for a take-over.
 const LEASE: &str = "lease = \"1s\"";
 
-/// A machine: directories of its own, and a server.
+/// A machine: its own directories, and a server.
 pub(crate) struct Machine {
     pub(crate) home: Home,
     pub(crate) address: SocketAddr,
@@ -31,8 +31,8 @@ pub(crate) struct Machine {
 }
 
 impl Machine {
-    /// The configuration of every machine: what differs from one without NATS are the lines of
-    /// `[store]`.
+    /// The configuration of every machine. Only the lines of `[store]` differ from one without
+    /// NATS.
     pub(crate) fn config(nats: &str, replicas: usize, store: &str) -> String {
         format!(
             "default_agent = \"demo\"\n[store]\nkind = \"nats\"\naddress = \"{nats}\"\n{store}\n\
@@ -64,7 +64,7 @@ impl Machine {
         answer(self.address, "GET", path, "", "")
     }
 
-    /// Starts a run; gives its id.
+    /// Starts a run and returns its id.
     pub(crate) fn ask(&self, input: &str) -> String {
         let (status, body) = self.post("/v1/runs", "", &json!({"agent": "demo", "input": input}));
         assert_eq!(status, 201, "{body}");
@@ -84,22 +84,22 @@ impl Machine {
 
 impl Drop for Machine {
     fn drop(&mut self) {
-        // A process that is stopped must be killed, too.
+        // A process that was suspended must be killed too.
         let _ = self.server.kill();
         let _ = self.server.wait();
     }
 }
 
-/// What a viewer has seen: the id and the data of each event.
+/// The id and the data of each event that a viewer received.
 type Seen = Vec<(String, String)>;
 
-/// Reads a run to its end, coming back after its last event whenever it is cut off: at the next
-/// address each time.
+/// Reads a run to its end. Whenever the stream breaks off, it resumes after its last event, at the
+/// next address.
 pub(crate) struct Viewer {
     addresses: Vec<SocketAddr>,
     run: String,
     dialect: &'static str,
-    /// Leaves for the next address after each so many events.
+    /// Number of events after which it moves to the next address.
     moves_after: usize,
     seen: Arc<AtomicUsize>,
     adopted: Option<Instant>,
@@ -135,7 +135,7 @@ impl Viewer {
         events
     }
 
-    /// Reads from one server; whether it came to the end.
+    /// Reads from one server. Returns whether the run ended.
     fn watch_at(&mut self, address: SocketAddr, events: &mut Seen) -> std::io::Result<bool> {
         let last = events.last().map_or("0", |(id, _)| id);
         let (run, dialect) = (&self.run, self.dialect);
@@ -148,12 +148,12 @@ impl Viewer {
         socket.write_all(request.as_bytes())?;
         let mut lines = BufReader::new(socket);
         let (mut line, mut id, mut here) = (String::new(), String::new(), 0);
-        // A line that is cut off has no line break, so it is no event yet.
+        // A line without a line break was cut off, so it is not an event yet.
         while lines.read_line(&mut line)? > 0 && line.ends_with('\n') {
             if let Some(said) = line.strip_prefix("id: ") {
                 id = said.trim_end().to_owned();
             } else if let Some(json) = line.strip_prefix("data: ") {
-                // That a stream breaks off is no part of the run.
+                // A notice that the stream breaks off is not an event of the run.
                 if json.starts_with("{\"error\"") {
                     return Ok(false);
                 }
@@ -188,7 +188,7 @@ fn is_adopted(records: &[Record]) -> bool {
     records.iter().any(|it| matches!(it.event, Event::RunAdopted { .. }))
 }
 
-/// Waits for something that another process does.
+/// Waits until a condition holds.
 fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let until = Instant::now() + PATIENCE;
     while !is_so() {
@@ -197,7 +197,7 @@ fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// Says how times are distributed.
+/// Prints the distribution of durations.
 fn distribution(what: &str, mut times: Vec<Duration>) {
     times.sort();
     let at = |share: usize| times[(times.len() - 1) * share / 100];
@@ -219,8 +219,8 @@ fn two(store: &str, pace_ms: u32) -> Option<(NatsServers, [Machine; 2])> {
     Some((nats, machines))
 }
 
-/// Runs on one, readers on the other; answered and cancelled on the other; a client that moves
-/// between them in mid-run misses nothing and sees nothing twice.
+/// Runs on one machine are read, answered and cancelled through the other. A client that moves
+/// between the machines in the middle of a run misses no event and gets none twice.
 #[test]
 fn any_server_serves_any_reader_and_takes_any_command() {
     let Some((_nats, [one, other])) = two("", 4) else { return };
@@ -238,7 +238,7 @@ fn any_server_serves_any_reader_and_takes_any_command() {
     let whole = Viewer::new(&[other.address], &run, "ag_ui").watch();
     assert_eq!(ag_ui_moved.join().unwrap(), whole);
 
-    // A question that is asked on one is answered on the other.
+    // A question that is asked on one machine is answered on the other.
     let asked = one.ask("ask");
     until("a question", || other.get(&format!("/v1/runs/{asked}")).1["state"] == "paused");
     let yes = json!({"question": 0, "answer": {"choose": ["rain"]}});
@@ -248,20 +248,20 @@ fn any_server_serves_any_reader_and_takes_any_command() {
     assert!(seen.iter().any(|(_, json)| json.contains("rain")));
     records(&seen);
 
-    // What one keeps, the other has: titles of threads, and names of runs.
+    // Titles of threads and names of runs are visible on both machines.
     let (_, info) = other.get(&format!("/v1/runs/{asked}"));
     let thread = format!("/v1/threads/{}", info["thread"].as_str().unwrap());
     let titled = answer(one.address, "PATCH", &thread, "", r#"{"title":"Water"}"#);
     assert!(titled.0 < 300, "{}", titled.1);
     let (_, listed) = other.get("/v1/threads?search=Water");
     assert_eq!(listed["threads"][0]["title"], "Water", "{listed}");
-    // A command on a third machine sees all of it.
+    // A command on a third machine sees all runs.
     assert!(one.home.print(&["runs", "list"]).contains("long"));
     assert_eq!(other.home.print(&["store", "check"]), "everything is whole\n");
     assert!(other.metric("wellspring_leases") <= 1);
 }
 
-/// The same name on both at once is one run.
+/// Two starts under the same name, on both machines at once, give one run.
 #[test]
 fn of_two_that_start_the_same_one_wins() {
     let Some((_nats, machines)) = two("", 0) else { return };
@@ -280,7 +280,7 @@ fn of_two_that_start_the_same_one_wins() {
     }
 }
 
-/// From a cancel on one until a viewer on the other, whose server has the run, sees the end.
+/// Measures the time from a cancel on one machine until a viewer on the other one sees the end.
 #[test]
 fn a_cancel_from_the_other_server_is_quick() {
     let Some((_nats, [one, other])) = two("", 40) else { return };
@@ -301,15 +301,15 @@ fn a_cancel_from_the_other_server_is_quick() {
     distribution("cancel from the other server", times);
 }
 
-/// `kill -9` of a server under many runs with viewers at both: the other carries them on, and
-/// every viewer sees the same, with one end.
+/// The server of many runs with viewers on both machines is killed. The other machine continues the
+/// runs, and every viewer sees the same events and one end.
 #[test]
 fn runs_of_a_killed_server_go_on_at_the_other() {
     let mut times = Vec::new();
     for _ in 0..soak(1, 50) {
         let Some((_nats, [one, other])) = two(LEASE, 24) else { return };
         let runs: Vec<_> = (0..50).map(|_| one.ask("long")).collect();
-        // A viewer at the server that dies goes to the other one.
+        // The viewer at the killed server moves to the other one.
         let at = [one.address, other.address];
         let viewers: Vec<_> = runs
             .iter()
@@ -332,8 +332,8 @@ fn runs_of_a_killed_server_go_on_at_the_other() {
     distribution("taken over after kill -9, lease 1 s", times);
 }
 
-/// A server that is stopped for longer than its lease and continued writes nothing any more, and
-/// its viewers see what the other has made of its runs.
+/// A server that was suspended for longer than its lease writes nothing when it resumes, and its
+/// viewers see what the other machine appended.
 #[test]
 fn a_stopped_server_that_is_continued_writes_nothing() {
     for _ in 0..soak(1, 50) {
@@ -356,7 +356,7 @@ fn a_stopped_server_that_is_continued_writes_nothing() {
     }
 }
 
-/// The servers of NATS choose another leader, and no run loses its owner meanwhile.
+/// NATS changes the stream's leader, and no run loses its owner.
 #[test]
 fn a_change_of_the_leader_costs_no_owner() {
     let Some(mut nats) = NatsServers::start(3, false) else { return };
@@ -382,7 +382,7 @@ fn a_change_of_the_leader_costs_no_owner() {
             assert!(end.contains("completed"), "{end}");
         }
         nats.restart(leader);
-        // All three have to be there again before the next one goes.
+        // All three servers must be up before the next one stops.
         until("a whole cluster", || {
             machines.iter().all(|machine| machine.get("/readyz").0 == 200)
                 && nats.is_whole("wellspring")
@@ -391,8 +391,8 @@ fn a_change_of_the_leader_costs_no_owner() {
     }
 }
 
-/// A machine that is cut off from NATS says so, loses its runs to the other, and serves again
-/// when the network has healed.
+/// A machine without a connection to NATS reports it and loses its runs to the other machine. It
+/// serves again once the connection is back.
 #[test]
 fn a_server_that_is_cut_off_says_so_and_comes_back() {
     for _ in 0..soak(1, 30) {
@@ -427,7 +427,7 @@ fn a_server_that_is_cut_off_says_so_and_comes_back() {
     }
 }
 
-/// A server that is told to stop gives its runs to the other at once: nobody waits for a lease.
+/// A server that is asked to stop hands its runs over at once, without waiting for a lease.
 #[test]
 fn draining_hands_runs_over_at_once() {
     let Some(nats) = NatsServers::start(1, false) else { return };
@@ -451,8 +451,7 @@ fn draining_hands_runs_over_at_once() {
     distribution("handed over by draining", times);
 }
 
-/// A limit per tenant counts the runs of all machines; runs that start at the same moment do not
-/// count each other.
+/// A limit per tenant counts the runs of all machines, but not runs that start at the same moment.
 #[test]
 fn a_limit_per_tenant_holds_across_servers() {
     let Some(nats) = NatsServers::start(1, false) else { return };
@@ -466,7 +465,7 @@ fn a_limit_per_tenant_holds_across_servers() {
 }
 
 /// From SQLite to NATS and back: every run reads the same, and a run that waits for an answer
-/// takes it in the new store.
+/// accepts it in the new store.
 #[test]
 fn everything_moves_from_sqlite_to_nats_and_back() {
     let Some(nats) = NatsServers::start(1, false) else { return };
@@ -546,7 +545,8 @@ fn everything_moves_from_sqlite_to_nats_and_back() {
     assert_eq!(found, after);
 }
 
-/// A command that looks needs no server; `doctor` says where the runs are, and what is wrong.
+/// Commands that only read need no server; `doctor` shows where the runs are stored, and what is
+/// wrong.
 #[test]
 fn doctor_looks_at_nats() {
     let Some(nats) = NatsServers::start(1, false) else { return };

@@ -169,7 +169,7 @@ fn completions_and_version_are_printed() {
     assert!(home.print(&["--version"]).starts_with("wellspring 0."));
 }
 
-/// As with `| head`: whoever reads has seen enough, and nobody complains.
+/// As with `| head`: if the reader closes the pipe, the command ends without an error message.
 #[test]
 fn a_reader_that_goes_away_is_no_mistake() {
     let home = Home::new();

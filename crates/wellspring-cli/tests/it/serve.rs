@@ -1,4 +1,5 @@
-//! `kill -9` of a server under many runs with a client each: whoever comes back gets the rest.
+//! `kill -9` of a server with many runs and a client for each: every client that reconnects gets
+//! the rest.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -12,10 +13,10 @@ use wellspring_testkit::soak;
 
 use crate::kit::{Going, Home};
 
-/// Runs that go on when the server is killed.
+/// Number of runs that are active when the server is killed.
 const RUNS: usize = 50;
 
-/// The server, at an address that stays the same.
+/// The server, at a fixed address.
 fn serve(home: &Home, address: SocketAddr) -> Child {
     serving(home.paced(4, &["serve", "--listen", &address.to_string()]), address)
 }
@@ -48,14 +49,14 @@ fn start(address: SocketAddr) -> String {
     body["run"].as_str().unwrap().to_owned()
 }
 
-/// What clients read: a dialect, and what its last event has in it.
+/// The dialects that clients read, each with a part of its last event.
 const CLIENTS: [(&str, &str); 3] =
     [("record", "run_finished"), ("ag_ui", "RUN_FINISHED"), ("agent_event", r#""type":"final""#)];
 
 /// An event: its id and its data.
 type Seen = (String, String);
 
-/// Reads a run's events to its end, coming back after its last id whenever it is cut off.
+/// Reads a run's events to the end. Whenever the stream breaks off, it resumes after the last id.
 fn watch(
     address: SocketAddr,
     run: &str,
@@ -75,7 +76,7 @@ fn watch(
             std::thread::yield_now();
             continue;
         };
-        // A line that is cut off has no line break, so it is no event yet.
+        // A line without a line break was cut off, so it is not an event yet.
         let mut lines = BufReader::new(socket);
         let (mut line, mut id) = (String::new(), String::new());
         while lines.read_line(&mut line).is_ok_and(|read| read > 0) && line.ends_with('\n') {
@@ -100,7 +101,7 @@ fn clients_of_a_killed_server_get_the_rest() {
         let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let mut server = serve(&home, address);
         let gone = Arc::new(AtomicBool::new(false));
-        // Of each dialect: some have more events than others.
+        // One counter per dialect, because dialects have different numbers of events.
         let seen: [Arc<AtomicUsize>; CLIENTS.len()] = std::array::from_fn(|_| Arc::default());
         let results = Arc::new(Mutex::new(Vec::new()));
         let runs: Vec<_> = (0..RUNS).map(|_| start(address)).collect();
@@ -117,7 +118,7 @@ fn clients_of_a_killed_server_get_the_rest() {
                 })
             })
             .collect();
-        // Somewhere in the middle, each time somewhere else.
+        // Killed at a different place each time.
         let records = &seen[0];
         while records.load(Ordering::SeqCst)
             < RUNS / CLIENTS.len() * (20 + 90 * (round as usize % 7))
@@ -136,7 +137,8 @@ fn clients_of_a_killed_server_get_the_rest() {
         gone.store(false, Ordering::SeqCst);
         let mut adopted = 0;
         for (run, client, events) in results {
-            // Whoever was cut off has what someone has who comes only now: all, and nothing twice.
+            // A client that was cut off has the same events as a client that joins now: all of
+            // them, once.
             let whole = watch(address, &run, CLIENTS[client], &AtomicUsize::new(0), &gone);
             assert_eq!(events, whole, "{run} as {}", CLIENTS[client].0);
             let (records, _) = home.records(&run);
@@ -146,12 +148,13 @@ fn clients_of_a_killed_server_get_the_rest() {
         }
         server.kill().unwrap();
         server.wait().unwrap();
-        // On a busy machine a run or two may have ended before.
+        // On a busy machine some runs may have ended before.
         assert!(adopted >= RUNS * 9 / 10, "{adopted} were at work and went on");
     }
 }
 
-/// `wellspring` alone serves: it says where, who is there, answers, and stops when told.
+/// `wellspring` without a command serves: it prints its address and its agents, responds, and stops
+/// on a signal.
 #[test]
 fn alone_it_serves_and_says_where() {
     let home = Home::new();
@@ -173,8 +176,8 @@ fn alone_it_serves_and_says_where() {
     assert_eq!(status.code(), Some(0));
 }
 
-/// Reads a run to its end, coming back when its stream breaks off because the store fails, and
-/// holds what was read to the grammar. Somebody may look on after each line.
+/// Reads a run to its end, reconnecting when the stream breaks off because the store fails. Checks
+/// the records against the grammar. `look` is called after each line.
 fn read_through_trouble(
     address: SocketAddr,
     run: &str,
@@ -208,8 +211,8 @@ fn read_through_trouble(
     assert_eq!(told, [failed.to_string()]);
 }
 
-/// A disk without room: the run stops and its wire is told, nothing that was not kept is shown,
-/// and once there is room again the run goes on and its client gets the rest.
+/// A full disk: the run stops, the stream reports it, and no record is shown that was not stored.
+/// Once there is room again, the run continues and its client gets the rest.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_full_disk_is_said_and_the_run_goes_on_after_repair() {
@@ -221,7 +224,7 @@ fn a_full_disk_is_said_and_the_run_goes_on_after_repair() {
     let mut server = serving(home.paced_and_limitable(4, &arguments), address);
     let pid = Pid::from_raw(server.id().try_into().unwrap());
     let maximum = getrlimit(Resource::Fsize).maximum;
-    // What no file may grow beyond fails as a full disk does.
+    // A file size limit fails like a full disk.
     let room = |current| prlimit(pid, Resource::Fsize, Rlimit { current, maximum }).unwrap();
     let run = start(address);
     read_through_trouble(address, &run, |records, told| {
@@ -235,7 +238,7 @@ fn a_full_disk_is_said_and_the_run_goes_on_after_repair() {
     server.wait().unwrap();
 }
 
-/// A disk that does not sync for a while: the same.
+/// A disk on which syncing fails for a while: the same.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_failing_sync_is_said_and_the_run_goes_on_after_repair() {
@@ -246,7 +249,7 @@ fn a_failing_sync_is_said_and_the_run_goes_on_after_repair() {
     let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let arguments = ["serve", "--listen", &address.to_string(), "--durability", "power-loss"];
     let mut server = serving(home.paced_and_unsynced(4, 30..=45, &arguments), address);
-    // Longer than an append is tried again by itself.
+    // Longer than an append is retried.
     read_through_trouble(address, &start(address), |_, _| {});
     server.kill().unwrap();
     server.wait().unwrap();
@@ -272,8 +275,8 @@ pub(crate) fn answer(
     (status, serde_json::from_str(body).unwrap_or_default())
 }
 
-/// Beside a server that runs, tokens are made and revoked and all runs are copied; and the server
-/// logs who asked for what, without anything that is nobody's business.
+/// While a server runs, other commands create and revoke tokens and copy all runs. The server logs
+/// who requested what, without secrets.
 #[test]
 fn a_live_server_takes_tokens_is_backed_up_and_logs_who_asks() {
     let home = Home::new();
@@ -286,7 +289,7 @@ fn a_live_server_takes_tokens_is_backed_up_and_logs_who_asks() {
     let secret = home.print(&["token", "create", "ci", "--scope", "run", "--scope", "read"]);
     let secret = secret.trim();
     assert_eq!(home.print(&["token", "list"]), "ci\tdefault\trun,read\n");
-    // The server sees within a moment what another process wrote.
+    // The server soon sees what another process has written.
     while answer(address, "GET", "/v1/runs", "", "").0 != 401 {
         std::thread::yield_now();
     }
@@ -356,7 +359,7 @@ fn a_live_server_takes_tokens_is_backed_up_and_logs_who_asks() {
     assert!(lines.iter().any(|line| line["code"] == "bad_token"), "{stderr}");
 }
 
-/// The person at this machine is one, wherever they ask and answer.
+/// The user of this machine is the same principal in every surface.
 #[test]
 fn what_was_asked_on_the_page_is_answered_in_the_terminal_beside_it() {
     let home = Home::new();
@@ -377,8 +380,8 @@ fn what_was_asked_on_the_page_is_answered_in_the_terminal_beside_it() {
     server.wait().unwrap();
 }
 
-/// Standard error is a pipe that holds some 60 KiB and that nobody reads: the server answers all
-/// the same, and ends when it is told to.
+/// Standard error is a pipe with a 60 KiB buffer that is never read: the server still answers every
+/// request, and stops on a signal.
 #[test]
 fn a_log_that_nobody_reads_holds_nobody_up() {
     const REQUESTS: usize = 1000;
@@ -389,7 +392,7 @@ fn a_log_that_nobody_reads_holds_nobody_up() {
     let mut server = serving(command, address);
     for _ in 0..REQUESTS {
         let mut socket = TcpStream::connect(address).unwrap();
-        // A server that waits for its log never answers.
+        // A server that waits for its log would never answer.
         socket.set_read_timeout(Some(std::time::Duration::from_secs(30))).unwrap();
         let request = "GET /v1/agents HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
         socket.write_all(request.as_bytes()).unwrap();

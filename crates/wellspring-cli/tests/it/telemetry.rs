@@ -144,7 +144,7 @@ async fn a_run_is_a_tree_of_spans() {
     insta::assert_snapshot!(tree(&collector));
 }
 
-/// What an answer cost and its provider's id are told, by providers that report them.
+/// The spans have the cost of an answer and its id, if the provider reports them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_cost_and_the_providers_id_are_told() {
     let choice = |delta: Value, reason: Option<&str>| {
@@ -185,7 +185,7 @@ async fn the_cost_and_the_providers_id_are_told() {
     "#);
 }
 
-/// What was said is told only when asked for.
+/// Content is exported only if it is enabled.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn content_is_told_when_asked_for() {
     let (collector, code) = run(true, answers()).await;
@@ -226,7 +226,7 @@ pub(crate) async fn exporting_server() -> (FakeProvider, Home, Going, SocketAddr
     (collector, home, server, address)
 }
 
-/// Whoever asks over HTTP and says which span is theirs finds the run below it.
+/// The span of a run is a child of the span that the HTTP client names.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_run_lies_below_its_callers_span() {
     let (collector, _home, server, address) = exporting_server().await;

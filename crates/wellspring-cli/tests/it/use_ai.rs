@@ -1,5 +1,5 @@
-//! What a use-ai client asks of a real server, over Socket.IO's polling: a workflow of Dify, and
-//! that a rating is found with the run's trace.
+//! A use-ai client and a real server, over Socket.IO's polling: a Dify workflow, and a rating in
+//! the trace of its run.
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -16,13 +16,13 @@ use crate::telemetry::{exporting_server, spans};
 /// A workflow's stream, one event per line.
 const WORKFLOW: &str = include_str!("../../../wellspring-wire/fixtures/dify/workflow.jsonl");
 
-/// Between the packets of one answer.
+/// The separator of packets in a response.
 const SEPARATOR: char = '\u{1e}';
 
 /// A session that polls.
 struct Polling(SocketAddr, String);
 
-/// The span of every request here.
+/// The trace id of all requests.
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 
 impl Polling {
@@ -38,7 +38,7 @@ impl Polling {
     fn ask(&self, method: &str, body: &str) -> String {
         let Self(address, session) = self;
         let mut socket = TcpStream::connect(address).unwrap();
-        // Only a hang takes as long.
+        // Long enough that only a hang exceeds it.
         socket.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
         let request = format!(
             "{method} /socket.io/?EIO=4&transport=polling{session} HTTP/1.1\r\n\
@@ -79,7 +79,7 @@ impl Polling {
     }
 }
 
-/// Answers as Dify does, and refuses what Dify refuses.
+/// Answers like Dify, and rejects what Dify rejects.
 fn strict(asked: &Asked) -> Answer {
     let refused = |status: u16, code: &str| {
         let body = json!({"code": code, "message": code, "status": status});
@@ -100,7 +100,7 @@ fn strict(asked: &Asked) -> Answer {
     Answer::ok("text/event-stream", stream)
 }
 
-/// The inputs of `run_workflow` are the workflow's variables, and its steps and words arrive.
+/// The inputs of `run_workflow` become the workflow's variables, and its steps and text arrive.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_workflow_of_dify_gets_its_inputs_by_name() {
     let dify = FakeProvider::answering(strict).await.unwrap();
@@ -159,7 +159,7 @@ async fn a_workflow_of_dify_gets_its_inputs_by_name() {
     server.wait().unwrap();
 }
 
-/// What a person thinks of an answer is in the trace of the run, and in its export.
+/// A rating is exported as a span in the trace of its run.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn feedback_is_exported_with_the_trace() {
     let (collector, home, server, address) = exporting_server().await;

@@ -154,8 +154,8 @@ pub struct ToolResult {
     /// What people see, if it differs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub content: Vec<ToolContent>,
-    /// Whether the tool itself stated that it did not fail. A tool that says nothing of failure
-    /// has succeeded too; some vocabularies tell the two apart.
+    /// Whether the tool itself stated that it did not fail. A tool that states nothing has
+    /// succeeded too; some vocabularies distinguish the two.
     #[serde(default, skip_serializing_if = "is_false")]
     pub stated_success: bool,
     /// The inbox entry that brought it, for calls that run in the client.

@@ -1,4 +1,4 @@
-//! Each way to break a run, and the invariant that the checker names for it.
+//! Every way to violate the grammar, and the invariant that the checker names.
 
 use std::fmt::Write as _;
 
@@ -8,7 +8,7 @@ use wellspring_core::{
 };
 use wellspring_testkit::RunBuilder;
 
-/// A run with an open turn, broken by `break_it`, as the checker judges it.
+/// A run with an open turn, changed by `break_it`, and the checker's verdict.
 fn broken(break_it: impl FnOnce(&mut RunBuilder)) -> String {
     let mut run = RunBuilder::new("demo", "Break it.");
     run.turn();
@@ -16,7 +16,7 @@ fn broken(break_it: impl FnOnce(&mut RunBuilder)) -> String {
     verdict(&run.records())
 }
 
-/// The same, and then the run ends.
+/// The same; then the run ends.
 fn unfinished(leave_open: impl FnOnce(&mut RunBuilder)) -> String {
     let mut run = RunBuilder::new("demo", "Leave it open.");
     run.turn();
@@ -24,7 +24,7 @@ fn unfinished(leave_open: impl FnOnce(&mut RunBuilder)) -> String {
     verdict(&run.complete())
 }
 
-/// A good run with its records tampered with.
+/// A valid run with modified records.
 fn tampered(tamper: impl FnOnce(&mut Vec<Record>)) -> String {
     let mut run = RunBuilder::new("demo", "Tamper with it.");
     run.turn().text(&["Hello."]);
@@ -198,7 +198,7 @@ fn parts() {
     ");
 }
 
-/// JSON has no infinity, so a log would not give this one back.
+/// JSON has no infinity, so the value would be lost in a log.
 #[test]
 fn fold() {
     let cost = Some(Cost { amount: f64::INFINITY, currency: "EUR".into() });

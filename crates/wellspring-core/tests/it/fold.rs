@@ -1,5 +1,5 @@
-//! Folding a prefix and then the rest gives what folding all gives; so does storing the fold
-//! in between.
+//! Folding a prefix and then the rest gives the same as folding everything, also if the fold is
+//! stored in between.
 
 use proptest::prelude::*;
 use proptest::sample::Index;
@@ -18,7 +18,7 @@ fn outline(records: &[Record]) -> Outline {
     outline
 }
 
-/// What comes back from a store.
+/// The fold after storing and reading it.
 fn stored<T: Serialize + DeserializeOwned>(value: &T) -> T {
     serde_json::from_str(&serde_json::to_string(value).unwrap()).unwrap()
 }
@@ -35,7 +35,7 @@ fn folds_at(records: &[Record], cut: usize) {
     assert_eq!(resumed, transcript.outline, "outline cut at {cut}");
 }
 
-/// A remote agent's run may have no turns: what it reports of the run is what the run spent.
+/// A remote agent's run may have no turns; the usage that it reports is the run's.
 #[test]
 fn a_run_without_turns_spends_what_it_reports() {
     let reported = |seq: u64, agent: u32, scope: UsageScope, input: u64| Record {
@@ -54,7 +54,7 @@ fn a_run_without_turns_spends_what_it_reports() {
     assert_eq!(Transcript::fold(&records).usage, spent);
 }
 
-/// A server may say only at its end that a text was a thought.
+/// A server may report only at the end that a text was a thought.
 #[test]
 fn a_text_that_turned_out_to_be_a_thought_is_not_the_answer() {
     let mut run = RunBuilder::new("agent", "go");
@@ -88,7 +88,7 @@ proptest! {
         folds_at(&records, cut.index(records.len() + 1));
     }
 
-    /// Every run is legal, and so is every prefix of it; at its end nothing is open.
+    /// Every generated run is valid, and so is every prefix of it. At its end nothing is open.
     #[test]
     fn runs_keep_the_grammar(records in arb_run(), cut: Index) {
         let outline = Checker::check(&records).unwrap();
@@ -117,7 +117,7 @@ proptest! {
         prop_assert_eq!(folded.collect::<std::collections::BTreeMap<_, _>>(), texts);
     }
 
-    /// Nonsense folds too, and the checker has an opinion on it.
+    /// Invalid records can be folded too, and the checker reports them.
     #[test]
     fn nonsense_folds(records in arb_records(), cut: Index) {
         let (prefix, rest) = records.split_at(cut.index(records.len() + 1));
@@ -128,7 +128,7 @@ proptest! {
         let _ = Checker::check(&records);
     }
 
-    /// What the log keeps is what was appended.
+    /// The stored records equal the appended ones.
     #[test]
     fn records_come_back_from_json(record in arb_record()) {
         prop_assert_eq!(stored(&record), record);

@@ -1,4 +1,4 @@
-//! One attempt at a turn: the model's output goes into the log as it comes.
+//! One attempt at a turn: appends the model's output to the log as it arrives.
 
 use tokio::time::Instant;
 use tracing::Span;
@@ -62,7 +62,7 @@ impl AgentWork {
         }
     }
 
-    /// Renumbers the parts of a model's event, and adds what is known of a call's tool.
+    /// Renumbers the parts of a model's event, and adds the properties of a call's tool.
     fn place(&self, event: &mut Event, parts: &mut Vec<PartId>) {
         if let Event::PartStarted { part, kind } = event {
             *part = self.run.mint_part();

@@ -1,4 +1,4 @@
-//! One turn, with as many attempts as it takes: what is retried, when, and how often.
+//! One turn with its attempts: what is retried, when, and how often.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -14,14 +14,15 @@ use crate::calls::typed_result::ResultTool;
 use crate::telemetry;
 use crate::turn::Turn;
 
-/// The longest wait between two attempts when the provider does not say.
+/// Maximum delay between two attempts if the provider names none.
 const BACKOFF_MAX: Duration = Duration::from_secs(30);
 
-/// The longest wait that a provider may ask for before the run rather fails.
+/// Maximum delay that a provider may request. With a longer one, the run fails.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(5 * 60);
 
 impl AgentWork {
-    /// One turn, with as many attempts as it takes. Returns the calls that already run.
+    /// Runs one turn, with as many attempts as necessary. Returns the calls that are already
+    /// running.
     pub(super) async fn turn(
         &self,
         first: &Arc<dyn Model>,
@@ -90,7 +91,7 @@ impl AgentWork {
                 attempt += 1;
                 self.run.fallbacks.fetch_add(1, Ordering::Relaxed);
                 config = self.turn_config(&model, result_tool);
-                // The request named a model of the first one's provider.
+                // The requested model belongs to the first model's provider.
                 config.model_name = None;
                 span = telemetry::chat(&self.span, &self.run, &*model, &config);
                 continue;
@@ -147,7 +148,7 @@ impl AgentWork {
 /// reproducible.
 fn backoff(run: RunId, attempt: u32) -> Duration {
     let base = Duration::from_millis(500 << attempt.saturating_sub(1).min(8)).min(BACKOFF_MAX);
-    // A prime, so that no attempt has less of it than another.
+    // A prime number, so that the jitter is evenly distributed over the attempts.
     let jitter = run.uuid().as_u128().wrapping_mul(u128::from(attempt) + 1) % 101;
     base.mul_f64(1.0 - f64::from(u8::try_from(jitter).unwrap_or(0)) / 404.0)
 }
@@ -162,13 +163,13 @@ pub(crate) fn failed(error: &ModelError) -> Outcome {
     Outcome::Failed { kind: error.kind(), message: message.into(), retryable: error.is_retryable() }
 }
 
-/// Attempts so far beyond the first ones, over all turns and agents.
+/// The number of retries so far, over all turns and agents.
 fn retries(transcript: &Transcript) -> u32 {
     let turns = transcript.agents.keys().flat_map(|agent| turns(transcript, *agent));
     turns.map(|turn| turn.attempt.saturating_sub(1)).fold(0, u32::saturating_add)
 }
 
-/// Adds to a failure that the run has used all its retries.
+/// Adds to a failure's message that the run has used all its retries.
 fn spent(outcome: Outcome, retries: u32) -> Outcome {
     match outcome {
         Outcome::Failed { kind, message, retryable } => {

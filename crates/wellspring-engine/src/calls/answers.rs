@@ -1,11 +1,11 @@
-//! Whether an answer is one: a question says what may be said to it.
+//! Validates answers: a question defines which answers are valid.
 
 use wellspring_core::{Answer, Form, Outline, QuestionOutline};
 
 use crate::agent::{AgentDef, Editors};
 use crate::schema::Schema;
 
-/// Holds an answer against the form of its question; says what would be one.
+/// Checks an answer against the form of its question. The error says what would be valid.
 pub(crate) async fn check(form: &Form, answer: &Answer) -> Result<(), String> {
     match (form, answer) {
         (_, Answer::Expired | Answer::Withdrawn) => {
@@ -28,7 +28,7 @@ pub(crate) async fn check(form: &Form, answer: &Answer) -> Result<(), String> {
             Ok(schema) => {
                 schema.validate_async(value).await.map_err(|complaints| complaints.join("; "))
             }
-            // A schema that cannot be checked is left to the code that asked.
+            // A schema that cannot be compiled is left to the code that asked.
             Err(_) => Ok(()),
         },
         (Form::Approve, _) => Err("it takes an approval or a denial".into()),
@@ -49,8 +49,8 @@ pub(crate) fn may_answer(def: &AgentDef, asker: Option<&str>, by: Option<&str>) 
     }
 }
 
-/// Checks that an answer which edits arguments may do so: the question takes them, and `by` may
-/// edit. Says why not.
+/// Checks that an answer with edited arguments is allowed: the question accepts them, and `by` may
+/// edit. Returns the reason if not.
 pub(crate) fn check_editing(
     def: &AgentDef,
     outline: &Outline,

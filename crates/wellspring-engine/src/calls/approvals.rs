@@ -1,8 +1,8 @@
-//! Standing approvals: a yes that holds for longer than one call.
+//! Standing approvals: approvals that apply to more than one call.
 //!
-//! A standing approval holds for the person who gave it and for what they were shown: the same
-//! agent calling the same tool with the same arguments, in a run that this person started. It
-//! is a document in the store, so that it can be listed and revoked; giving and revoking it are
+//! A standing approval applies to the person who gave it and to what they were shown: the same
+//! agent calls the same tool with the same arguments, in a run that this person started. It is a
+//! document in the store, so that it can be listed and revoked. Granting and revoking are recorded
 //! in the audit log.
 
 use serde::{Deserialize, Serialize};
@@ -16,10 +16,10 @@ use crate::principal::Permission;
 use crate::run::Run;
 use crate::runtime::Runtime;
 
-/// A yes that holds for longer than one call.
+/// An approval that applies to more than one call.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct StandingApproval {
-    /// Who gave it; `None` if the caller had no name.
+    /// The principal that gave it; `None` if it had no name.
     pub by: Option<Box<str>>,
     /// The agent that may make the call.
     pub agent: Box<str>,
@@ -27,7 +27,7 @@ pub struct StandingApproval {
     pub tool: Box<str>,
     /// The exact arguments that were approved.
     pub arguments: Value,
-    /// The only thread in which it holds; `None` for all threads.
+    /// The only thread in which it applies; `None` for all threads.
     pub thread: Option<ThreadId>,
     /// The run that asked.
     pub run: RunId,
@@ -38,7 +38,7 @@ pub struct StandingApproval {
 }
 
 impl StandingApproval {
-    /// What [`Control::revoke_approval`] takes.
+    /// The id that [`Control::revoke_approval`] expects.
     #[must_use]
     pub fn id(&self) -> String {
         format!("{}-{}", self.run, self.question)
@@ -129,7 +129,7 @@ impl Run {
         tool: &str,
         arguments: &Value,
     ) -> bool {
-        // One page: past that many approvals of one tool, the run asks.
+        // One page. With more approvals of one tool, the run asks again.
         let filter = DocumentFilter::below(self.approvals_of(agent, tool));
         match self.runtime.log().store().documents(filter).await {
             Ok(kept) => kept.iter().any(|document| {
@@ -137,14 +137,14 @@ impl Run {
                 approval.is_ok_and(|approval| approval.holds(self, arguments))
             }),
             Err(error) => {
-                // Without the answer of the store, the safe thing is to ask.
+                // If the store does not answer, asking is safe.
                 tracing::warn!(%error, tool, "failed to read standing approvals");
                 false
             }
         }
     }
 
-    /// Keeps a yes, if it is for longer than once.
+    /// Stores an approval if it applies to more than one call.
     pub(crate) async fn remember_approval(&self, scope: Scope, approval: StandingApproval) {
         let thread = match scope {
             Scope::Once => return,

@@ -64,7 +64,7 @@ impl Policy {
     }
 
     fn judge(&self, tool: &ToolSpec, arguments: &Value, absent: Absent) -> Approval {
-        // What a rule that could not see everything demands at least.
+        // The strictest decision that a rule requires if it could not see everything.
         let mut at_least = Approval::Allow;
         for rule in self.rules.iter().filter(|rule| name_fits(&rule.tool, &tool.name)) {
             match (rule.decision, rule.sees(tool, arguments, absent)) {
@@ -72,7 +72,7 @@ impl Policy {
                 (_, Sight::Differs) => {}
                 (Approval::Allow, Sight::Unreadable | Sight::Unseen) => {}
                 (Approval::Deny, Sight::Unreadable) => return Approval::Deny,
-                // A person can see more than the rule does.
+                // A person can see more than the rule.
                 (Approval::Deny, Sight::Unseen)
                 | (Approval::Ask, Sight::Unreadable | Sight::Unseen) => at_least = Approval::Ask,
             }
@@ -81,20 +81,20 @@ impl Policy {
     }
 }
 
-/// What an argument that is not in a call means.
+/// The meaning of an argument that is not in a call.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Absent {
     /// The tool does not get it.
     NotThere,
-    /// The tool may get it nevertheless.
+    /// The tool may get it anyway.
     Unseen,
 }
 
-/// What a rule sees of a call, from the least to the most doubtful.
+/// What a rule sees of a call, from the clearest to the most doubtful.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 enum Sight {
     Matches,
-    /// A value it names is not in the call, and may be used nevertheless.
+    /// A value that the rule names is not in the call, but the tool may use one anyway.
     Unseen,
     /// A value that it names exists but cannot be parsed, such as a pipeline of commands.
     Unreadable,
@@ -117,11 +117,11 @@ pub struct Rule {
     decision: Approval,
 }
 
-/// What an argument has to look like.
+/// The pattern of an argument.
 #[derive(Clone, Debug)]
 struct Pattern {
     whole: Regex,
-    /// Whether the text is matched as it is, also if it is a command.
+    /// Whether commands are matched as raw text.
     raw: bool,
 }
 
@@ -152,8 +152,8 @@ impl Rule {
 
     /// Adds an argument like [`argument`](Self::argument), but matches a command as raw text.
     ///
-    /// Do not allow commands so, unless the pattern has no room for `;`, `$`, quotes and the
-    /// like.
+    /// Do not use this to allow commands, unless the pattern cannot match `;`, `$`, quotes and
+    /// similar characters.
     ///
     /// # Errors
     ///
@@ -167,7 +167,7 @@ impl Rule {
             Regex::new(text)
                 .map_err(|cause| RuleError { pattern: pattern.into(), cause: Box::new(cause) })
         };
-        // By itself first: `a)|(b` would otherwise leave the group that anchors it.
+        // Compiled alone first: `a)|(b` would otherwise escape from the group that anchors it.
         compile(pattern)?;
         let whole = compile(&format!(r"\A(?:{pattern})\z"))?;
         self.arguments.insert(name, Pattern { whole, raw });
@@ -253,7 +253,8 @@ fn name_fits(pattern: &str, name: &str) -> bool {
             None => return false,
         }
     }
-    // Without a star everything must be used up; after a last star, what follows it must end the name.
+    // Without a star the whole name must match; after the last star, the rest must match the end of
+    // the name.
     match last {
         None => rest.is_empty(),
         Some(end) => name.ends_with(end),

@@ -84,7 +84,7 @@ pub struct ToolQueue {
 }
 
 impl ToolQueue {
-    /// An empty queue that lets so many parallel calls run at once.
+    /// An empty queue that allows this many parallel calls at once.
     #[must_use]
     pub fn new(order: ToolOrder, at_once: usize) -> Self {
         Self { queue: Queue::new(order, at_once), arrivals: 0 }
@@ -147,12 +147,12 @@ impl<T> Queue<T> {
         }
     }
 
-    /// Announces a sequential call that may come: later parallel calls wait for it.
+    /// Announces a sequential call that may follow: later parallel calls wait for it.
     pub(crate) fn expect(&mut self, arrival: u64) {
         self.expected.insert(arrival);
     }
 
-    /// The announced call does not come.
+    /// The announced call does not follow.
     pub(crate) fn forget(&mut self, arrival: u64) {
         self.expected.remove(&arrival);
     }
@@ -186,8 +186,8 @@ impl<T> Queue<T> {
         Some(self.waiting.remove(next).call)
     }
 
-    /// The index of the call that goes next: the first parallel call that waits for no
-    /// sequential one, or else the sequential call of the highest priority.
+    /// The index of the next call: the first parallel call that waits for no sequential call, or
+    /// else the sequential call of the highest priority.
     fn next_of(&self, waiting: &[&Waiting<T>], expected: Option<u64>) -> Option<usize> {
         let is_sequential = |call: &&&Waiting<T>| call.mode == ToolMode::Sequential;
         let barrier = match self.order {
@@ -264,8 +264,8 @@ mod tests {
         queue.places().map(|(call, place)| (*call, place)).collect()
     }
 
-    /// Starts what may start, ending calls in the order in which they started, and writes
-    /// down what runs together.
+    /// Starts all calls that may start, ends them in the order in which they started, and records
+    /// which of them run together.
     fn rounds(mut queue: Queue<&'static str>) -> Vec<Vec<&'static str>> {
         let mut rounds = Vec::new();
         while !queue.is_empty() {
@@ -313,7 +313,7 @@ mod tests {
         assert_eq!(queue.start(), Some("read"));
     }
 
-    /// What runs is ahead of what waits, and places shrink as calls end.
+    /// Running calls are ahead of waiting ones, and places decrease as calls end.
     #[test]
     fn places_are_true_while_calls_run() {
         let mut queue = Queue::new(ToolOrder::AsCalled, 2);
@@ -350,7 +350,7 @@ mod tests {
         assert_eq!(queue.start(), None);
     }
 
-    /// The words are the vocabulary's.
+    /// The names are those of the vocabulary.
     #[test]
     fn a_queue_mode_as_documented() {
         for (mode, json) in

@@ -35,7 +35,7 @@ impl ResultTool {
     ///
     /// # Errors
     ///
-    /// What does not match, in words that the agent can act on.
+    /// The mismatches, described so that the agent can correct them.
     pub(crate) async fn accept(&self, arguments: Value) -> Result<Value, String> {
         self.schema.validate_async(&arguments).await.map_err(|problems| {
             format!(

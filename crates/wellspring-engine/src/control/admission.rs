@@ -15,14 +15,15 @@ use crate::runtime::Runtime;
 pub struct AdmissionLimits {
     /// Of all principals together.
     pub runs: usize,
-    /// Of each principal but [`Principal::local`].
+    /// Of each principal except [`Principal::local`].
     pub runs_per_principal: usize,
-    /// Of each tenant, on all nodes together. The store is asked at each start, so runs that start
-    /// at the same moment do not count each other: the number can be exceeded by as many as that.
+    /// Maximum number of active runs of each tenant, on all nodes together. Each start asks the
+    /// store, so runs that start at the same moment do not count each other and can exceed the
+    /// maximum.
     pub runs_per_tenant: Option<usize>,
 }
 
-/// The limits, and the runs that are about to start: they count before anyone works on them.
+/// The limits, and the runs that are about to start, which count already.
 #[derive(Debug, Default)]
 pub(crate) struct Admission {
     limits: OnceLock<AdmissionLimits>,
@@ -48,7 +49,7 @@ impl Runtime {
         self.admission().limits.set(limits).is_ok()
     }
 
-    /// Fails if the tenant's runs on all nodes are as many as it may have.
+    /// Fails if the tenant has its maximum number of active runs.
     pub(super) async fn tenant_has_room(&self, who: &Principal) -> Result<(), StartError> {
         let Some(max) = self.admission().limits.get().and_then(|limits| limits.runs_per_tenant)
         else {
@@ -61,7 +62,7 @@ impl Runtime {
             ..RunFilter::default()
         };
         let mut found = 0;
-        // A page is full only if there may be more.
+        // There may be more runs only if the page is full.
         while found < max {
             let page = self.log().store().list(filter.clone()).await?;
             found += page.len();

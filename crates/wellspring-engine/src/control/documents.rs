@@ -1,4 +1,4 @@
-//! Documents of a surface: what it has to remember besides runs, such as positions and settings.
+//! Documents of a surface: data that it stores besides runs, such as positions and settings.
 
 use wellspring_core::{QuestionId, RunId};
 use wellspring_log::document::{all_documents, segment};
@@ -9,10 +9,10 @@ use super::key::Key;
 use super::{Control, ControlError};
 use crate::principal::Permission;
 
-/// The most documents that a surface may list at once: one per chat of a large bot.
+/// Maximum number of documents that a surface may list at once: one per chat of a large bot.
 pub const SURFACE_DOCUMENTS_MAX: usize = 100_000;
 
-/// The documents of one surface in one tenant. Others cannot see them.
+/// The documents of one surface in one tenant. Other surfaces and tenants cannot see them.
 ///
 /// ```
 /// use wellspring_engine::{Permission, Principal, Runtime};
@@ -49,7 +49,7 @@ impl Control {
         Ok(Documents { control: self.clone(), prefix: prefix.into() })
     }
 
-    /// Keeps in the audit log that the principal tried to answer a question and was refused.
+    /// Records in the audit log that the principal's attempt to answer a question was refused.
     ///
     /// # Errors
     ///
@@ -78,7 +78,7 @@ impl Documents {
         Ok(found.map(|document| self.relative(document)))
     }
 
-    /// Writes a document, or deletes it, if it is as expected.
+    /// Writes a document, or deletes it, if the precondition holds.
     ///
     /// # Errors
     ///

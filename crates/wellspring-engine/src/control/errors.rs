@@ -10,12 +10,12 @@ use crate::schema::SchemaError;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
-    /// No agent has that name.
+    /// The agent does not exist.
     #[error("there is no agent {name:?}; there are: {known}")]
     UnknownAgent {
         /// The name that was asked for.
         name: Box<str>,
-        /// The names of the agents that there are.
+        /// The names of the existing agents.
         known: String,
     },
     /// The request names a model, and the agent does not allow that.
@@ -50,13 +50,13 @@ pub enum StartError {
         /// The thread that was named.
         thread: ThreadId,
     },
-    /// As many runs as this runtime allows are being worked on.
+    /// The runtime has its maximum number of active runs.
     #[error("{0} runs are being worked on, and no more are allowed; try again later")]
     TooManyRuns(usize),
-    /// As many runs of the principal as this runtime allows are being worked on.
+    /// The principal has its maximum number of active runs.
     #[error("{0} runs of yours are being worked on, and no more are allowed; wait or cancel some")]
     TooManyOfYours(usize),
-    /// As many runs of the tenant as this runtime allows are being worked on, on all nodes.
+    /// The tenant has its maximum number of active runs, counted on all nodes.
     #[error(
         "{0} runs of your tenant are being worked on, and no more are allowed; wait or cancel some"
     )]
@@ -67,7 +67,7 @@ pub enum StartError {
     /// The runtime is shutting down.
     #[error("the runtime is shutting down; try again later")]
     ShuttingDown,
-    /// The log could not take it.
+    /// The log could not store the run.
     #[error("the log could not take the run")]
     Log(#[source] Box<dyn std::error::Error + Send + Sync>),
 }
@@ -103,7 +103,7 @@ pub enum ControlError {
     /// The run has finished.
     #[error("run {} has already finished", .0.run)]
     Finished(Box<RunInfo>),
-    /// The run is not over.
+    /// The run has not finished.
     #[error("run {0} is not finished; cancel it first")]
     Unfinished(RunId),
     /// The question is not open.
@@ -115,7 +115,7 @@ pub enum ControlError {
     /// The call does not wait for a result from a client.
     #[error("call {0} does not wait for a result from a client")]
     NoCall(PartId),
-    /// The run's agent is a remote one that takes no input while it works.
+    /// The run's remote agent accepts no input during a run.
     #[error("the agent {agent} takes no input while it works; wait until the run has finished")]
     NoInput {
         /// The agent's name.
@@ -127,7 +127,7 @@ pub enum ControlError {
     /// The principal may not answer.
     #[error("only the principal that started the run, or a named approver, may answer")]
     NotAnApprover,
-    /// The question or call was given another answer or result before.
+    /// The question or call has another answer or result already.
     #[error("another answer was accepted before, as inbox entry {number}; the first one counts")]
     AlreadyAnswered {
         /// The inbox entry that was accepted.

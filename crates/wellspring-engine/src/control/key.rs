@@ -1,4 +1,4 @@
-//! Idempotency keys: what makes two commands the same command.
+//! Idempotency keys: they decide which commands are the same command.
 
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
@@ -8,7 +8,7 @@ use wellspring_log::ExternalId;
 
 use crate::principal::Principal;
 
-/// What makes a request the same request when it is sent again.
+/// What identifies a repeated request.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub enum RequestKey {
     /// Every request is a new one, even with equal contents.
@@ -29,8 +29,8 @@ pub(crate) enum Key<'a> {
         when: CancelWhen,
         by: &'a str,
     },
-    /// The first answer wins. The principal is part of the key only if it could not be checked that
-    /// it may answer.
+    /// The first answer counts. The principal is part of the key only if it could not be checked
+    /// whether it may answer.
     Answer {
         question: QuestionId,
         by: Option<&'a str>,
@@ -38,15 +38,15 @@ pub(crate) enum Key<'a> {
     Result {
         call: PartId,
     },
-    /// What a response brings besides its answers. The run gives each question and call a new
-    /// number, so this is unique without any id of the client's.
+    /// The further commands of a response. The run numbers its questions and calls uniquely, so
+    /// this key needs no id of the client's.
     With {
         answered: Answered,
         index: usize,
         by: &'a str,
     },
-    /// A message that its client has an id for. Clients repeat messages whose acceptance they
-    /// did not see.
+    /// A message with the client's own id. Clients repeat messages if they did not see that they
+    /// were accepted.
     Message {
         message: &'a str,
         by: &'a str,
@@ -65,7 +65,7 @@ pub(crate) enum Key<'a> {
         id: Uuid,
         index: usize,
     },
-    /// Someone tried to answer who may not.
+    /// A refused attempt to answer.
     Refusal {
         question: QuestionId,
         by: &'a str,
@@ -76,7 +76,7 @@ pub(crate) enum Key<'a> {
     Delete,
 }
 
-/// The first thing that a response answers.
+/// The first question or call that a response answers.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Answered {
@@ -95,7 +95,7 @@ impl Key<'_> {
 /// never collide.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct ClientId {
-    /// What kind of id it is: the protocol, and what it names there.
+    /// The kind of the id: the protocol, and what the id stands for there.
     pub kind: &'static str,
     /// The id.
     pub id: Box<str>,
@@ -122,7 +122,7 @@ impl ClientId {
     }
 }
 
-/// What a new run is known by from its first record on.
+/// The ids under which a new run can be found from its first record on.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum StartKey {
     /// The client's id of the run.
@@ -148,7 +148,7 @@ impl StartKey {
         }
     }
 
-    /// The name that shows that this very request became input of another run.
+    /// The name that marks that exactly this request became input of another run.
     pub(crate) fn steered(&self, who: &Principal, request: &RunRequest) -> ExternalId {
         let name = self.external(who);
         let request = canonical_json(&without_trace(request));
@@ -167,7 +167,7 @@ fn without_trace(request: &RunRequest) -> RunRequest {
     RunRequest { trace_id: None, trace_parent: None, ..request.clone() }
 }
 
-/// A digest of texts that depends on where each ends.
+/// A digest of texts that also depends on their boundaries.
 fn digest<const N: usize>(texts: [&str; N]) -> [u8; 32] {
     let mut hasher = Sha256::new();
     for text in texts {
@@ -185,7 +185,7 @@ mod tests {
 
     use super::*;
 
-    /// Ids that try to look like parts of other keys.
+    /// Ids that imitate parts of other keys.
     #[test]
     fn keys_of_different_commands_differ() {
         let ids = ["", "a", "a\"", "\",\"a", "cancel", "0", "1-0", "ä"];
@@ -217,7 +217,7 @@ mod tests {
         assert_eq!(keys.into_iter().collect::<BTreeSet<_>>().len(), all);
     }
 
-    /// A client that sends a request again may write its objects in another order.
+    /// A repeated request may have its object keys in another order.
     #[test]
     fn a_request_in_another_order_is_the_same_request() {
         let who = Principal::local();

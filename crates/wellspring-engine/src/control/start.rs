@@ -21,25 +21,25 @@ use crate::run::{Announced, Run};
 pub struct StartRun {
     /// The agent that is asked.
     pub agent: AgentRef,
-    /// The thread it belongs to; a new one if absent.
+    /// The thread that the run belongs to; a new one if absent.
     pub thread: Option<ThreadId>,
     /// Whether the thread must be new, or must have runs.
     pub in_thread: InThread,
-    /// The run it continues; the thread's latest if absent, unless it is to
-    /// [branch](InThread::Branch).
+    /// The run that it continues. If absent, the thread's latest run, except with
+    /// [`InThread::Branch`].
     pub after: Option<RunId>,
-    /// What makes it the same start when it is sent again.
+    /// What identifies a repeated start.
     pub key: Option<StartKey>,
-    /// What is asked. [`Control::start`] sets who asks.
+    /// The request. [`Control::start`] sets its principal.
     pub request: RunRequest,
 }
 
-/// An agent, by name or as it is.
+/// An agent, by name or by its definition.
 #[derive(Clone, Debug)]
 pub enum AgentRef {
-    /// One that was registered.
+    /// A registered agent.
     Name(Box<str>),
-    /// This one.
+    /// This agent.
     Def(Arc<AgentDef>),
 }
 
@@ -80,30 +80,30 @@ pub enum InThread {
     New,
     /// A thread that has runs; otherwise [`StartError::NoThread`].
     Existing,
-    /// New, or with runs. Without [`StartRun::after`] the run continues none of them: it begins the
-    /// conversation again.
+    /// Any thread. Without [`StartRun::after`], the run continues no earlier run, so the
+    /// conversation starts again.
     Branch,
 }
 
-/// A run that a start led to.
+/// The run of a start.
 #[derive(Debug)]
 pub struct Started {
     /// The run.
     pub run: RunId,
-    /// How the start led to it.
+    /// How the start relates to the run.
     pub how: StartedAs,
     /// Reads a new run from its first record on, without asking the store for it.
     pub cursor: Option<Cursor>,
 }
 
-/// How a start led to its run.
+/// How a start relates to its run.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum StartedAs {
     /// It is a new run.
     New,
     /// The thread was busy, and the request became input of its run.
     Input,
-    /// Its key led to this run before.
+    /// An earlier start with the same key started this run.
     Existing {
         /// Whether it was the same request then: agent, thread, input and everything else but
         /// the trace.
@@ -139,7 +139,7 @@ impl Control {
         if names.any(|spec| &*spec.name == RETURN_RESULT) {
             return Err(StartError::ReservedTool);
         }
-        // In the log, so that any node that adopts the run knows what its result has to be.
+        // Stored in the log, so that any node that adopts the run knows the result's schema.
         if request.result_schema.is_none() {
             request.result_schema.clone_from(&def.result_schema);
         }
@@ -266,7 +266,7 @@ impl Control {
             Err(error) => return Err(StartError::Log(Box::new(error))),
         };
         if info.state == RunState::Paused {
-            // The request does not answer what the run waits for, so it supersedes the run.
+            // The request does not answer the run's questions, so it supersedes the run.
             let stopped = self.stop(busy, CancelWhen::Now, Some("superseded")).await;
             stopped.map_err(|error| StartError::Log(Box::new(error)))?;
         } else {
@@ -297,7 +297,7 @@ impl Control {
         Ok(Some(Started { run: busy, how: StartedAs::Input, cursor: None }))
     }
 
-    /// The run that the start's key led to before.
+    /// The run of an earlier start with the same key.
     async fn existing(&self, new: &New) -> Result<Option<Started>, StartError> {
         let Some(key) = &new.key else { return Ok(None) };
         let store = self.runtime.log().store();
@@ -325,7 +325,7 @@ impl Control {
     }
 }
 
-/// A start that is allowed.
+/// A start that was checked.
 struct New {
     def: Arc<AgentDef>,
     thread: Option<ThreadId>,

@@ -13,8 +13,8 @@ use crate::principal::Permission;
 /// Maximum number of runs in [`RecentRuns`]: clients repeat their last messages, not their first.
 const RECENT_RUNS_MAX: usize = 16;
 
-/// A thread's latest runs and what each was asked: what a surface reads a client's next request
-/// against.
+/// A thread's latest runs and their requests, against which a surface reads a client's next
+/// request.
 #[derive(Debug)]
 pub struct RecentRuns(Vec<(RunInfo, Option<Arc<RunStarted>>)>);
 
@@ -68,7 +68,7 @@ impl Control {
     }
 
     /// Threads of the principal's tenant, the one with the newest run first; the filter's own
-    /// tenant does not count. Requires [`Permission::Read`].
+    /// tenant is ignored. Requires [`Permission::Read`].
     ///
     /// # Errors
     ///

@@ -1,7 +1,7 @@
 //! Whether a run makes progress, or only waits for people.
 //!
-//! Everything that makes progress holds a [`Busy`] guard. When none is held, nothing but an
-//! answer from outside can move the run on: it pauses and gives up its owner.
+//! All work that makes progress holds a [`Busy`] guard. While no guard is held, only an answer from
+//! outside can continue the run, so the run pauses and releases its owner.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -29,7 +29,7 @@ impl Activity {
         self.0.busy.load(Ordering::Relaxed) == 0
     }
 
-    /// Notes that something arrived for waiting code, which must be polled before anyone checks
+    /// Records that something arrived for waiting code, which must be polled before the next check
     /// whether the run is idle.
     pub(crate) fn stir(&self) {
         self.0.stirred.store(true, Ordering::Relaxed);

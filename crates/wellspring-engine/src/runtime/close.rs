@@ -5,9 +5,8 @@ use wellspring_core::{
     ToolOutcome, ToolResult, VoidReason,
 };
 
-/// What must be appended to end a run that stands at `outline`: every part closed or voided,
-/// every call given a result, every question withdrawn, every sub-agent finished, and then
-/// the outcome.
+/// The events that end a run whose state is `outline`: every part is closed or voided, every call
+/// gets a result, every question is withdrawn, every sub-agent finishes, and then the outcome.
 pub(crate) fn closing_events(outline: &Outline, outcome: Outcome) -> Vec<(AgentNo, Event)> {
     let mut events = closed_work(outline, &outcome);
     events.push((AgentNo::ROOT, Event::RunFinished { outcome: Box::new(outcome) }));
@@ -27,7 +26,7 @@ pub(crate) fn closed_work(outline: &Outline, outcome: &Outcome) -> Vec<(AgentNo,
     events
 }
 
-/// The same for one sub-agent, which has not yet said that it finished.
+/// The same for one sub-agent that has not finished.
 pub(crate) fn close_agent(
     outline: &Outline,
     agent: AgentNo,

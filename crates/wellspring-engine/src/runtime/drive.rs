@@ -19,7 +19,7 @@ use crate::runtime::close::closing_events;
 pub(crate) enum Left {
     /// It has finished.
     Finished(Outcome),
-    /// It waits for people; the earliest question expires then.
+    /// It waits for people; holds the time at which the first question expires.
     Paused(Option<Millis>),
     /// The store failed, or another owner took over. Nothing more was appended.
     Lost(AppendError),
@@ -37,7 +37,7 @@ pub(crate) async fn drive(run: &Arc<Run>) -> Left {
 async fn own(run: &Arc<Run>) -> Left {
     resume(run).await;
     let end = work(run).await;
-    // Everything that worked on the run is gone now; what it pushed is folded first.
+    // All tasks of the run have ended; their events are folded first.
     run.commit().await;
     match end {
         End::Outcome(outcome) => {
@@ -60,7 +60,7 @@ async fn own(run: &Arc<Run>) -> Left {
     }
 }
 
-/// Takes the commands that came in while the run had no owner.
+/// Applies the commands that arrived while the run had no owner.
 async fn resume(run: &Arc<Run>) {
     if run.folded(|transcript| transcript.outline.paused.is_some()) {
         run.resume(&run.owner.inbox().await.unwrap_or_default()).await;
@@ -84,7 +84,7 @@ async fn work(run: &Arc<Run>) -> End {
         0,
         &tracing::Span::none(),
     );
-    // A panic of ours, or of a model, fails the run instead of leaving it without an end.
+    // A panic in our code or in a model fails the run, so that it still gets an end.
     let mut work = Box::pin(AssertUnwindSafe(root.work()).catch_unwind());
     let mut listen = Box::pin(async {
         loop {
@@ -114,7 +114,7 @@ async fn work(run: &Arc<Run>) -> End {
                     retryable: true,
                 });
             }
-            // Last, so that it looks after everything above has been polled.
+            // Polled last, so that it checks after all the futures above were polled.
             () = idle(run) => return End::Idle,
         }
     }
@@ -139,7 +139,7 @@ fn internal(message: &str) -> Outcome {
     Outcome::Failed { kind: FailureKind::Internal, message: message.into(), retryable: true }
 }
 
-/// What a paused run waits for, and when the first of it expires.
+/// What a paused run waits for, and when the first of these expires.
 pub(crate) fn waits(transcript: &Transcript, def: &AgentDef) -> (Vec<Wait>, Option<Millis>) {
     let outline = &transcript.outline;
     let questions = outline.questions.keys().copied().map(Wait::Question);

@@ -1,4 +1,4 @@
-//! Owning runs: adopting them, releasing them, and recovering what a crash left.
+//! Ownership of runs: adopting, releasing, and recovering after a crash.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -14,44 +14,44 @@ use crate::run::{Announced, Run};
 use crate::runtime::close::closing_events;
 use crate::runtime::drive::{Left, drive};
 
-/// Runs that are adopted at the same time: enough to hide the network, and few beside those that
-/// are being worked on.
+/// Maximum number of concurrent adoptions: enough to hide the network's latency, and few compared
+/// with the number of active runs.
 const ADOPTED_AT_ONCE: usize = 16;
 
-/// Runs that are looked at between two queries.
+/// Number of runs per query.
 const DUE_PAGE: usize = 256;
 
-/// How many runs of agents that are not known here one [`Runtime::recover`] looks into; the next
-/// call goes on with the rest.
+/// Number of runs with unknown agents that one [`Runtime::recover`] examines. The next call
+/// continues with the rest.
 const ORPHANS_PER_RECOVERY: usize = 256;
 
-/// The most runs whose agent is not known here that are remembered.
+/// Maximum number of runs with unknown agents that are remembered.
 const ORPHANS_MAX: usize = 64 * 1024;
 
-/// How long a run that lost its process waits for a node that knows its agent.
+/// How long a run that lost its process waits for a node that knows its agent, before it fails.
 const ORPHAN_GRACE: Duration = Duration::from_secs(5 * 60);
 
-/// How many of the deadlines that come next are waited for by one [`Runtime::recover`].
+/// Number of upcoming deadlines that one [`Runtime::recover`] loads.
 const UPCOMING_MAX: usize = 256;
 
-/// The most deadlines of paused runs that are waited for here. Those of other runs are found by
-/// [`Runtime::recover`] once they are over.
+/// Maximum number of deadlines of paused runs with a timer here. [`Runtime::recover`] finds the
+/// other runs once their deadlines have passed.
 const ALARMS_MAX: usize = 64 * 1024;
 
 impl Runtime {
-    /// Adopts every run that is due: its owner is gone, a command waits for it while it is paused,
-    /// or what it waits for has expired. Returns the runs that go on here.
+    /// Adopts every due run: its owner is gone, it is paused and has a command, or its deadline has
+    /// passed. Returns the runs that continue here.
     ///
-    /// Everything that is due is looked at, oldest first. Runs whose agent is not known here come
-    /// last, and some at a time.
+    /// All due runs are examined, oldest first. Runs whose agent is unknown here come last, a
+    /// limited number per call.
     ///
     /// # Errors
     ///
-    /// If the store cannot say which runs are due.
+    /// If the store cannot list the due runs.
     pub async fn recover(&self) -> Result<Vec<RunId>, StoreError> {
         let log = &self.inner.log;
         let mut adopted = Vec::new();
-        // What the store failed is still owned by this node.
+        // Runs for which the store failed are still owned by this node.
         let lost: Vec<_> =
             self.state().runs.iter().filter(|(_, it)| it.lost).map(|(run, _)| *run).collect();
         for run in lost {
@@ -66,7 +66,8 @@ impl Runtime {
             let (known, unknown): (Vec<_>, Vec<_>) =
                 page.runs.into_iter().partition(|due| self.knows(due));
             orphans.extend(unknown.into_iter().map(|due| due.run));
-            // In order, and several at a time: over a network each adoption waits for answers.
+            // Several adoptions at a time, in order: over a network, each one waits for several
+            // round trips.
             for some in known.chunks(ADOPTED_AT_ONCE) {
                 let resumed = join_all(some.iter().map(|due| self.resume(due.run))).await;
                 let resumed = some.iter().zip(resumed).filter(|(_, resumed)| *resumed);
@@ -93,10 +94,10 @@ impl Runtime {
         state.runs.contains_key(&due.run) || state.agents.contains_key(&due.agent)
     }
 
-    /// The next of the runs whose agents are not known here, so that all have their turn.
+    /// The next runs with unknown agents, in turn.
     fn next_orphans(&self, mut runs: Vec<RunId>) -> Vec<RunId> {
         let mut state = self.state();
-        // A run that is not due any more needs no grace.
+        // A run that is no longer due needs no grace period.
         let due: BTreeSet<_> = runs.iter().copied().collect();
         state.orphans.retain(|run, _| due.contains(run));
         let begin = runs.iter().position(|run| Some(*run) > state.last_orphan).unwrap_or(0);
@@ -106,8 +107,8 @@ impl Runtime {
         runs
     }
 
-    /// Adopts one run that has no owner and goes on with it; `false` if it has an owner, it is
-    /// over, or its agent is not known here.
+    /// Adopts a run without an owner and continues it. `false` if it has an owner, has finished, or
+    /// its agent is unknown here.
     pub async fn resume(&self, run: RunId) -> bool {
         match self.try_resume(run).await {
             Ok(resumed) => resumed,
@@ -149,7 +150,7 @@ impl Runtime {
             Ok(owner) => owner,
             Err(error) => {
                 let elsewhere = matches!(error, AdoptError::Owned { .. } | AdoptError::Finished(_));
-                // Trying again repairs nothing that is damaged.
+                // Retrying does not repair damaged data.
                 let damaged = matches!(
                     error,
                     AdoptError::Store(StoreError::Damaged { .. } | StoreError::DamagedStore { .. })
@@ -274,8 +275,8 @@ impl Runtime {
             Left::Paused(expires_at) => {
                 self.mark(id, |working| working.live = false);
                 self.wake_at(id, expires_at);
-                // What came in between the last look and the pause found an owner to wake,
-                // but the owner was leaving.
+                // A command that arrived between the last look and the pause woke an owner that was
+                // about to leave.
                 let news = self.inner.log.store().inbox(id, seen).await;
                 if news.is_ok_and(|entries| !entries.is_empty()) {
                     self.resume(id).await;
@@ -289,7 +290,7 @@ impl Runtime {
         }
     }
 
-    /// Gives up a run so that another node goes on with it at once.
+    /// Releases a run, so that another node continues it at once.
     async fn let_go(&self, run: &Run) {
         let (node, id, epoch) = (self.inner.log.node().into(), run.id(), run.owner.epoch());
         if let Err(error) = self.inner.log.store().release(id, node, epoch).await {

@@ -1,9 +1,9 @@
-//! A JSON value whose every look is counted, so that validating it ends.
+//! A JSON value that counts every access, so that validation always ends.
 //!
-//! A small schema can ask for more work than a machine can do: references that branch, patterns
-//! that go back, members of members that are each looked at twice. The validator has no limit
-//! of its own and cannot be stopped from outside. It can only look at a value through this
-//! representation, which unwinds it when the steps are used up or the stack is.
+//! A small schema can require more work than a machine can do: references that branch, patterns
+//! that backtrack, members of members that are each checked twice. The validator has no limit of
+//! its own and cannot be stopped from outside. It can access a value only through this
+//! representation, which unwinds it when the steps or the stack are used up.
 
 use std::borrow::Cow;
 use std::cell::Cell;
@@ -13,27 +13,27 @@ use jsonschema::JsonType;
 use jsonschema::json::{Array, Json, Node, NodeIdentity, Object, SerdeJson};
 use serde_json::{Map, Number, Value};
 
-/// Bytes of a string that one step looks at.
+/// Bytes of a string per step.
 const STRING_BYTES_PER_STEP: usize = 16;
 
-/// Steps that a complaint costs: they are all kept until the last is found.
+/// Steps per error: all errors are kept until the last one is found.
 const STEPS_PER_COMPLAINT: u64 = 1000;
 
-/// What one validation may cost.
+/// The budget of one validation.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Budget {
     pub(super) steps: u64,
-    /// Bytes of stack. Between two looks at a value it can use
-    /// [`DEPTH_MAX`](super::size::DEPTH_MAX) frames more.
+    /// Bytes of stack. Between two accesses to a value, the validator can use
+    /// [`DEPTH_MAX`](super::size::DEPTH_MAX) further frames.
     pub(super) stack_bytes: usize,
-    /// Steps to count where a reference leads back to a schema that it is inside of: what lies
+    /// Steps to count when a reference leads back to a schema that contains it, because the work
     /// between two such references is not counted otherwise.
     pub(super) per_recursion: u64,
-    /// Steps to count for each string, because patterns may look at it again and again.
+    /// Steps to count for each string, because patterns may read it repeatedly.
     pub(super) per_string: u64,
 }
 
-/// The steps, or the stack, are used up.
+/// The steps or the stack are used up.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct Exhausted;
 
@@ -41,7 +41,7 @@ pub(super) struct Exhausted;
 struct Meter {
     left: u64,
     budget: Budget,
-    /// Where the stack was when it began.
+    /// The stack's position at the start.
     stack: usize,
 }
 
@@ -49,10 +49,10 @@ thread_local! {
     static METER: Cell<Option<Meter>> = const { Cell::new(None) };
 }
 
-/// Does something with values, within a budget.
+/// Runs a function on values, within a budget.
 pub(super) fn within<T>(budget: Budget, work: impl FnOnce() -> T) -> Result<T, Exhausted> {
     METER.set(Some(Meter { left: budget.steps, budget, stack: stack_pointer() }));
-    // What is broken off is dropped whole: nothing outlives it that could be half done.
+    // An interrupted validation is dropped completely, so no inconsistent state outlives it.
     let done = catch_unwind(AssertUnwindSafe(work));
     METER.set(None);
     match done {
@@ -70,7 +70,7 @@ fn spend(steps: impl FnOnce(&Budget) -> u64) {
             meter.left = left;
             METER.set(Some(meter));
         }
-        // Not a panic: no message is printed, and `within` is waiting for it.
+        // Not a panic: it prints no message, and `within` catches it.
         _ => resume_unwind(Box::new(Exhausted)),
     }
 }

@@ -1,4 +1,4 @@
-//! How much there is to compile, and what a schema can ask for when it is used.
+//! The size of a schema, and the cost of using it.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -11,18 +11,18 @@ pub(super) const NODES_MAX: usize = 20_000;
 /// [`super::PATTERN_BYTES_MAX`] to compile.
 pub(super) const PATTERNS_MAX: usize = 64;
 
-/// Characters of all patterns of a schema together, as they are written.
+/// Maximum number of characters of all patterns of a schema together.
 pub(super) const PATTERN_CHARS_MAX: usize = 8 * 1024;
 
-/// Values of a schema where every reference is replaced by what it names. References that branch
-/// double with each step: forty of them name more than any machine can look at.
+/// Maximum number of values in a schema after every reference is replaced by its target. References
+/// that branch double the number with each step, so forty of them could not be processed.
 pub(super) const EXPANDED_MAX: usize = 100_000;
 
-/// How deep a schema is where every reference is replaced by what it names. Compiling and
-/// validating take a frame of the stack for each.
+/// Maximum depth of a schema after every reference is replaced by its target. Compiling and
+/// validating use a stack frame per level.
 pub(super) const DEPTH_MAX: usize = 512;
 
-/// How much there is to compile.
+/// The size of a schema.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Size {
     nodes: usize,
@@ -32,7 +32,7 @@ pub(super) struct Size {
 }
 
 impl Size {
-    /// Measures a schema; says what is too large to be compiled.
+    /// Measures a schema; returns an error if it is too large to be compiled.
     pub(super) fn of(schema: &Value) -> Result<Self, String> {
         let mut size = Self::default();
         let mut anchors: BTreeMap<&str, Vec<&Value>> = BTreeMap::new();
@@ -41,7 +41,7 @@ impl Size {
         let mut left = vec![schema];
         while let Some(value) = left.pop() {
             size.nodes += 1;
-            // What is left is bounded by the document; there is no need to count all of it.
+            // The rest is bounded by the document, so it need not be counted.
             if size.nodes > NODES_MAX {
                 return Err(format!("it has more than {NODES_MAX} values"));
             }
@@ -89,14 +89,15 @@ impl Size {
     }
 }
 
-/// The keywords that stand for another part of the schema.
+/// The keywords that refer to another part of the schema.
 const REFERENCES: [&str; 3] = ["$ref", "$dynamicRef", "$recursiveRef"];
 
 struct Expanded<'a> {
     root: &'a Value,
-    /// A name may be there twice, if one is inside a constant; then both count.
+    /// A name may appear twice, if one of them is inside a constant; then both count.
     anchors: BTreeMap<&'a str, Vec<&'a Value>>,
-    /// What references name, by where it is: its size, its depth, or that it is being measured.
+    /// The targets of references, by their location: size and depth, or a mark that they are being
+    /// measured.
     sizes: HashMap<*const Value, Option<(usize, usize)>>,
 }
 
@@ -144,7 +145,8 @@ impl<'a> Expanded<'a> {
         let key = std::ptr::from_ref(target);
         match self.sizes.get(&key) {
             Some(Some(known)) => return Ok(*known),
-            // It refers to what it is inside of: that is counted while it is used.
+            // The reference leads back to a schema that contains it. Such steps are counted while
+            // it is used.
             Some(None) => return Ok((1, 0)),
             None => {}
         }
@@ -154,13 +156,13 @@ impl<'a> Expanded<'a> {
         Ok(measured)
     }
 
-    /// What a reference names: nothing if it is not there, which compiling reports.
+    /// The target of a reference; `None` if it does not exist, which compiling reports.
     fn targets(&self, reference: &str) -> Result<Vec<&'a Value>, String> {
         let id = self.root.get("$id").or_else(|| self.root.get("id")).and_then(Value::as_str);
         let own = id.map_or("", |id| id.trim_end_matches('#'));
         let Some(fragment) = reference.strip_prefix(own).unwrap_or(reference).strip_prefix('#')
         else {
-            // The official ones are built in.
+            // The official meta-schemas are built in.
             let official = ["https://json-schema.org/", "http://json-schema.org/"];
             if official.iter().any(|it| reference.starts_with(it)) {
                 return Ok(Vec::new());

@@ -75,15 +75,15 @@ fn what_is_no_schema_does_not_compile() {
     }
 }
 
-/// A pattern that would go back for ever ends, and does not match.
+/// A pattern that would backtrack forever ends, and does not match.
 #[test]
 fn a_hostile_pattern_ends() {
     let schema = json!({"type": "string", "pattern": "^(a|aa)+(?=c)$"});
     assert_eq!(complaints(&schema, &json!("a".repeat(200))).len(), 1);
 }
 
-/// The schemas that `schemars` derives hold the values that `serde` reads, and their
-/// recursive references stay inside the document.
+/// The schemas that `schemars` derives accept the values that `serde` reads, and their recursive
+/// references stay within the document.
 #[test]
 fn derived_schemas_compile() {
     #[derive(JsonSchema)]
@@ -105,7 +105,7 @@ fn derived_schemas_compile() {
     );
 }
 
-/// What a model needs to repair a value that should have been one of several kinds.
+/// The error for a value of several possible kinds helps a model to repair it.
 #[test]
 fn of_alternatives_the_closest_is_named() {
     #[derive(JsonSchema)]
@@ -131,7 +131,8 @@ fn of_alternatives_the_closest_is_named() {
     assert_eq!(complaints(&schema, &json!({"shapes": [square]})), [""; 0]);
 }
 
-/// Schemas come from clients too: what would take seconds to compile is refused at once.
+/// Schemas also come from clients, so a schema that would take seconds to compile is refused at
+/// once.
 #[test]
 fn a_schema_that_is_too_large_is_refused() {
     let patterns = |count: usize, pattern: &str| {
@@ -163,7 +164,7 @@ fn a_schema_that_is_too_large_is_refused() {
     );
 }
 
-/// A schema whose parts each refer to the next, `width` times, without an end of their own.
+/// A schema with `depth` parts, each of which refers to the next one `width` times.
 fn chain(depth: usize, width: usize) -> Value {
     let defs = (0..depth).map(|number| {
         let next = json!({ "$ref": format!("#/$defs/d{}", number + 1) });
@@ -174,8 +175,8 @@ fn chain(depth: usize, width: usize) -> Value {
     json!({ "$ref": "#/$defs/d0", "$defs": defs })
 }
 
-/// Before, the first took 2^40 steps to validate a number, and the second overflowed the stack
-/// and so ended the process.
+/// Earlier, the first schema took 2^40 steps to validate a number, and the second one overflowed
+/// the stack, which ended the process.
 #[test]
 fn references_that_branch_or_never_end_are_refused() {
     let said = |schema: &Value| Schema::compile(schema).map(|_| ()).unwrap_err().to_string();
@@ -184,7 +185,7 @@ fn references_that_branch_or_never_end_are_refused() {
     for (schema, want) in [
         (chain(40, 2), &branching),
         (chain(4000, 1), &deep),
-        // By an anchor, by an escaped name, and by the name of the whole.
+        // References by an anchor, by an escaped name, and to the whole document.
         (by_anchor(40), &branching),
         (
             serde_json::from_str(&chain(40, 2).to_string().replace("/$defs/d", "/%24defs/d"))
@@ -212,7 +213,7 @@ fn by_anchor(depth: usize) -> Value {
     json!({ "$ref": "#d0", "$defs": defs })
 }
 
-/// The same schema with a name of its own, by which its parts refer to each other.
+/// The same schema with an `$id`, which its references use.
 fn named(schema: Value) -> Value {
     let text = schema.to_string().replace("\"#/", "\"https://example.org/a#/");
     let mut schema: Value = serde_json::from_str(&text).unwrap();
@@ -220,8 +221,8 @@ fn named(schema: Value) -> Value {
     schema
 }
 
-/// Each member is looked at twice, and each of its members four times: 2^100 steps. It ends, and
-/// the async way leaves the worker to others meanwhile.
+/// Validation would take 2^100 steps: each member is checked twice, and each of its members four
+/// times. It ends early, and the async variant does not block the worker.
 #[tokio::test]
 async fn validating_has_a_maximum_of_steps() {
     let twice = json!({ "anyOf": [{ "$ref": "#" }, { "$ref": "#" }] });
@@ -238,7 +239,7 @@ async fn validating_has_a_maximum_of_steps() {
     assert_eq!(schema.validate_async(&value).await, Ok(()));
 }
 
-/// Many strings and a pattern that goes back: each match is bounded, and so is their number.
+/// Many strings and a backtracking pattern: each match is limited, and so is their number.
 #[tokio::test]
 async fn matching_has_a_maximum_of_steps() {
     let item = json!({ "type": "string", "pattern": "^(a|aa)+(?=c)$" });
@@ -251,7 +252,7 @@ async fn matching_has_a_maximum_of_steps() {
     );
 }
 
-/// While schemas are compiled, the only worker does other things.
+/// While schemas are compiled, the only worker runs other tasks.
 #[tokio::test]
 async fn large_schemas_are_compiled_beside_the_worker() {
     let members = (0..PATTERNS_MAX).map(|number| {
@@ -261,7 +262,7 @@ async fn large_schemas_are_compiled_beside_the_worker() {
     let here = std::thread::current().id();
     assert_eq!(on_a_thread(move || std::thread::current().id() == here).await, Some(false));
     let compiling = tokio::spawn(async move { Schema::compile_async(&schema).await.is_ok() });
-    // The first poll of it only hands it over.
+    // The first poll only hands the work over.
     tokio::task::yield_now().await;
     assert!(!compiling.is_finished());
     assert!(compiling.await.unwrap());

@@ -9,9 +9,8 @@ use super::function::{FunctionTool, from_function, typed};
 /// The tool's name. The engine knows it: after a crash, such a call continues with its sub-agent.
 pub const CALL_AGENT: &str = "call-agent";
 
-/// A tool by which the model calls one of these agents, each with a sentence about what it is
-/// good for. The agent's whole text is the result. The engine limits the depth and waits for
-/// the end.
+/// A tool by which the model calls one of these agents, each with a description. The result is the
+/// agent's whole text. The engine limits the depth and waits for the end.
 ///
 /// ```
 /// use serde_json::json;

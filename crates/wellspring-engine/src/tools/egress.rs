@@ -31,7 +31,7 @@ pub const REDIRECTS_MAX: usize = 5;
 /// How long connecting may take.
 pub const CONNECT_TIME: Duration = Duration::from_secs(10);
 
-/// How long a peer may send nothing.
+/// Maximum time without data from a peer.
 pub const READ_TIME: Duration = Duration::from_secs(30);
 
 /// The egress guard. Cheap to clone.
@@ -72,7 +72,7 @@ pub enum EgressError {
     Url {
         /// The address.
         url: Box<str>,
-        /// What is wrong with it.
+        /// What makes it invalid.
         why: &'static str,
     },
     /// The address is not allowed.
@@ -143,7 +143,7 @@ impl Egress {
         Self::of(Policy { allowed, resolver: Arc::clone(&self.policy.resolver) })
     }
 
-    /// Uses another resolver than the system's.
+    /// Replaces the system's resolver.
     #[must_use]
     pub fn resolver(self, resolver: impl Resolver + 'static) -> Self {
         let allowed = self.policy.allowed.clone();
@@ -160,7 +160,7 @@ impl Egress {
         self.policy.refusal(address)
     }
 
-    /// Fetches what is at an address.
+    /// Fetches a URL.
     ///
     /// # Errors
     ///
@@ -180,7 +180,7 @@ impl Egress {
         Err(EgressError::Redirects { url: url.into() })
     }
 
-    /// Puts `length` bytes at an address.
+    /// Uploads `length` bytes to a URL.
     ///
     /// # Errors
     ///
@@ -215,7 +215,7 @@ impl Egress {
             .referer(false)
             .connect_timeout(CONNECT_TIME)
             .read_timeout(READ_TIME)
-            // No connection is reused for another check.
+            // No connection is reused, because its address was checked for another request.
             .pool_max_idle_per_host(0)
             .user_agent(concat!("wellspring/", env!("CARGO_PKG_VERSION")))
             .dns_resolver(Guarded(Arc::clone(&self.policy)))
@@ -270,7 +270,7 @@ impl reqwest::dns::Resolve for Guarded {
             for &address in &addresses {
                 policy.check_address(name.as_str(), address)?;
             }
-            // The client puts the port in.
+            // The client sets the port.
             let addresses = addresses.into_iter().map(|address| SocketAddr::new(address, 0));
             Ok(Box::new(addresses) as reqwest::dns::Addrs)
         }
@@ -375,7 +375,7 @@ fn shown(url: &Url) -> Box<str> {
     url.as_str().into()
 }
 
-/// The client's error, or the one that our resolver gave it.
+/// The client's error, or the error that our resolver gave it.
 fn failed(url: &Url, error: reqwest::Error) -> EgressError {
     let mut cause: Option<&(dyn Error + 'static)> = Some(&error);
     while let Some(inner) = cause {

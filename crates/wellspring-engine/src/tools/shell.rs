@@ -1,4 +1,4 @@
-//! `run_shell_command`: runs a command, and ends all that it started.
+//! `run_shell_command`: runs a command, and kills all processes that it leaves behind.
 //!
 //! The command leads its own process group. Everything left of the group when the command has
 //! ended, or the call is cancelled or dropped, is killed. A process that leaves the group
@@ -23,30 +23,30 @@ use wellspring_core::{
 use super::function::{parameters, typed};
 use job::{End, Job};
 
-/// Bytes kept of each of the command's streams, half from the start and half from the end:
-/// what a model can read of a log without losing its thread.
+/// Bytes kept of each output stream of the command, half from the start and half from the end: as
+/// much of a log as a model can use.
 pub const CAPTURE_BYTES_MAX: usize = 64 * 1024;
 
-/// Bytes shown as progress of each of the command's streams; beyond it only their number is shown.
-/// A command with more output should redirect it into a file.
+/// Bytes of each output stream that are shown as progress. Beyond that, only the number of bytes is
+/// shown; a command with more output should redirect it into a file.
 pub const SHOWN_BYTES_MAX: u64 = 4 * 1024 * 1024;
 
-/// Seconds a command may take unless the model asks for another time: a build, not a server.
+/// Default time limit of a command in seconds: enough for a build, but not for a server.
 pub const COMMAND_SECONDS_DEFAULT: u64 = 120;
 
-/// Maximum number of seconds of a command, even if the model asks for more.
+/// Maximum time limit of a command in seconds, even if the model asks for more.
 pub const COMMAND_SECONDS_MAX: u64 = 3600;
 
-/// What the engine is asked to wait for a command: longer than any may take, because how long
-/// it may take is the call's own business.
+/// The engine's time limit for the call: longer than any command may take, because the tool
+/// enforces the command's own limit.
 const LONGEST: Duration = Duration::from_secs(COMMAND_SECONDS_MAX + 60);
 
-/// Between asking a command to end and killing it: time to remove its temporary files, and
-/// less than the engine waits for a call that it has cancelled.
+/// Time between asking a command to end and killing it: enough to remove its temporary files, and
+/// less than the engine waits for a cancelled call.
 pub const STOP_GRACE: Duration = Duration::from_secs(1);
 
-/// A tool that runs shell commands. It asks first, and runs one at a time: a command may
-/// depend on what the one before it did.
+/// A tool that runs shell commands. It asks first, and runs one command at a time, because a
+/// command may depend on the result of the previous one.
 ///
 /// ```
 /// use serde_json::json;
@@ -69,25 +69,25 @@ pub struct Shell {
     grace: Duration,
 }
 
-/// A program that starts a shell's commands. It gets the command line after its own arguments,
-/// and a pipe as standard input that closes when this process dies, however it dies: then it
-/// ends its process group. It exits as the command does. Before it starts the command it may
-/// confine itself, and so the command.
+/// A program that starts the shell's commands. It gets the command line after its own arguments.
+/// Its standard input is a pipe that closes when this process ends for any reason; it must then
+/// kill its process group. It exits with the command's exit code. It may confine itself, and so the
+/// command, before it starts the command.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Launcher {
-    /// The program.
+    /// The program's path.
     pub program: PathBuf,
-    /// Its arguments before the command line.
+    /// Its arguments in front of the command line.
     pub arguments: Vec<OsString>,
 }
 
 impl Shell {
-    /// Commands start in this directory, or below it if the model asks for that. This is not a
-    /// sandbox: a command can access whatever its user can.
+    /// Creates a shell whose commands start in this directory, or below it if the model asks for
+    /// that. This is not a sandbox: a command can access whatever its user can.
     ///
     /// # Errors
     ///
-    /// When there is no such directory.
+    /// If the directory does not exist.
     pub fn below(root: impl AsRef<Path>) -> Result<Self, ToolError> {
         let root = root.as_ref();
         let found = root.canonicalize().map_err(|error| {
@@ -101,7 +101,7 @@ impl Shell {
             title: Some("Shell".into()),
             kind: ToolKind::Execute,
             mode: ToolMode::Sequential,
-            // A command says itself how long it may take, and may be silent meanwhile.
+            // The command's own time limit applies, and it may run without output until then.
             timeouts: ToolTimeouts { idle: Some(LONGEST), total: Some(LONGEST) },
             ..ToolSpec::new("run_shell_command", description)
         };
@@ -117,15 +117,15 @@ impl Shell {
         self
     }
 
-    /// Starts commands with another program. Without one, a command outlives a process that is
-    /// killed.
+    /// Sets a program that starts the commands. Without it, a command outlives this process if this
+    /// process is killed.
     #[must_use]
     pub fn launcher(mut self, launcher: Launcher) -> Self {
         self.launcher = Some(launcher);
         self
     }
 
-    /// Gives commands another time to end than [`STOP_GRACE`].
+    /// Sets how long commands may take to end [default: [`STOP_GRACE`]].
     #[must_use]
     pub fn grace(mut self, grace: Duration) -> Self {
         self.grace = grace;
@@ -168,7 +168,8 @@ impl Shell {
         }
     }
 
-    /// Where a command starts; links are followed before it is compared with the root.
+    /// The directory in which a command starts. Links are resolved before it is compared with the
+    /// root.
     fn directory(&self, cwd: Option<&str>) -> Result<PathBuf, ToolError> {
         let Some(cwd) = cwd else { return Ok(self.root.clone()) };
         let found = self.root.join(cwd).canonicalize().map_err(|error| {

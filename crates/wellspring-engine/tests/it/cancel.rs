@@ -1,4 +1,4 @@
-//! Cancelling: at once and at the turn's edge, in every situation, always with one end.
+//! Cancelling, at once and at the end of a turn, in every situation: each run gets exactly one end.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,7 +14,7 @@ use wellspring_models::{Gate, Say};
 
 use crate::kit::{agent, echo, finished, read_until, runtime};
 
-/// Notes whether it is still alive.
+/// Records whether it was dropped.
 struct Alive(Arc<AtomicBool>);
 
 impl Drop for Alive {
@@ -23,7 +23,7 @@ impl Drop for Alive {
     }
 }
 
-/// Never ends, whatever it is told.
+/// Never ends, even if it is cancelled.
 fn stubborn(alive: &Arc<AtomicBool>) -> FunctionTool {
     let alive = Arc::clone(alive);
     from_function(ToolSpec::new("stubborn", "never ends"), move |_, _| {
@@ -36,7 +36,7 @@ fn stubborn(alive: &Arc<AtomicBool>) -> FunctionTool {
     })
 }
 
-/// Ends soon after it is told to, and says what it managed.
+/// Ends soon after it is cancelled, with a partial result.
 fn polite() -> FunctionTool {
     from_function(ToolSpec::new("polite", "ends when told"), |_, cx: Context| async move {
         cx.signal().cancelled().await;

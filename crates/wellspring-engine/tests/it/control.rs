@@ -1,4 +1,4 @@
-//! Control: who may do what to a run, and that everything counts once.
+//! Control: permissions, and commands that take effect exactly once.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
@@ -23,13 +23,13 @@ use wellspring_models::{Gate, Say, Scripted};
 
 use crate::kit::{agent, echo, finished, log, read_until, runtime, with_model};
 
-/// An agent that asks twice at once, and once more before it is done.
+/// An agent that asks two questions at once, and a third one before it ends.
 fn asking() -> AgentDef {
     let asks_twice = Say::new().call("echo", json!({"say": "a"})).call("echo", json!({"say": "b"}));
     asking_with(asks_twice)
 }
 
-/// An agent whose first turn calls what `first` says, and whose second asks once more.
+/// An agent whose first turn makes the calls in `first`, and whose second turn asks again.
 fn asking_with(first: Say) -> AgentDef {
     let last = Say::new().call("echo", json!({"say": "c"}));
     let def = agent([first, last, Say::new().text("Done.")], [echo()]);
@@ -64,7 +64,7 @@ enum StartedBy {
     Id(&'static str),
 }
 
-/// Something that a principal does.
+/// An action of a principal.
 #[derive(Clone, Debug)]
 enum Action {
     Answer(u32, bool),
@@ -73,14 +73,14 @@ enum Action {
     Finish(u32, &'static str),
     Cancel(CancelWhen, Option<&'static str>),
     Input(Option<&'static str>, &'static str),
-    /// Input that the client has an id for.
+    /// Input with the client's own id.
     Message(&'static str, &'static str),
     Amend(Option<&'static str>, &'static str),
     Start(StartedBy, &'static str),
     Delete,
 }
 
-/// An action, and how often the principal lets others act before it.
+/// An action, and how often other principals act before it.
 fn action() -> impl Strategy<Value = (Action, usize)> {
     let id = prop::sample::select(vec!["", "k", "cancel", "0"]);
     let key = prop::option::of(id.clone());
@@ -112,13 +112,13 @@ fn request_key(key: Option<&str>) -> RequestKey {
     key.map_or(RequestKey::Fresh, |key| RequestKey::Named(key.into()))
 }
 
-/// What an action led to.
+/// The results of the actions.
 #[derive(Default)]
 struct Done {
     puts: Vec<Put>,
-    /// Those of the puts that are input.
+    /// The entries that are input.
     inputs: Vec<InboxNo>,
-    /// What the audit log has to have of it: what was done, and to which question.
+    /// The expected audit entries: the action, and the question.
     audited: Vec<(&'static str, Option<u32>)>,
     started: Option<(RunId, StartedAs)>,
 }
@@ -199,7 +199,7 @@ async fn act(control: &Control, run: RunId, action: Action) -> Result<Done, Cont
     Ok(done)
 }
 
-/// Whether a refusal says what is wrong with the request, and not that something broke.
+/// Whether an error is about the request, and not an internal failure.
 fn is_named(error: &ControlError) -> bool {
     matches!(
         error,
@@ -226,10 +226,10 @@ fn block_on<T>(work: impl Future<Output = T>) -> T {
 proptest! {
     #![proptest_config(ProptestConfig { cases: wellspring_testkit::soak(150, 5000), ..ProptestConfig::default() })]
 
-    /// Two principals act on one run concurrently, with repeated, colliding and empty keys, and
-    /// one of another tenant tries the same. Each command takes effect once or is refused by
-    /// name, the audit log has exactly one entry for each that is audited, input that was
-    /// accepted is taken, and each key starts one run.
+    /// Two principals act on one run concurrently, with repeated, colliding and empty keys, and a
+    /// principal of another tenant does the same. Each command takes effect once or is refused with
+    /// a named error, the audit log has exactly one entry per audited command, accepted input is
+    /// taken, and each key starts one run.
     #[test]
     fn any_interleaving_applies_each_command_once(
         ann in prop::collection::vec(action(), 0..8),
@@ -276,7 +276,7 @@ proptest! {
                 inputs.extend(done.inputs);
                 audited.extend(done.audited.into_iter().map(|(did, of)| (who, did, of)));
                 if let (Action::Start(by, _), Some((run, how))) = (action, done.started) {
-                    // An idempotency key is the principal's own, a client's id its tenant's.
+                    // An idempotency key belongs to its principal, a client's id to its tenant.
                     let owner = matches!(by, StartedBy::Key(_)).then_some(who);
                     starts.entry((owner, by)).or_default().insert(run);
                     started.extend((how == StartedAs::New).then_some(run));
@@ -325,7 +325,7 @@ proptest! {
     }
 }
 
-/// Answers of one request are all taken, or none is.
+/// All answers of one request are accepted, or none is.
 #[tokio::test(start_paused = true)]
 async fn answers_of_one_request_are_one_step() {
     let runtime = runtime();
@@ -354,7 +354,8 @@ async fn answers_of_one_request_are_one_step() {
         |event| matches!(event, Event::QuestionAsked(it) if it.question == QuestionId(2)),
     )
     .await;
-    // Sent again, it is known; something else is refused, and neither changes anything.
+    // A repeated request is recognised, and a different one under its key is refused; neither
+    // changes anything.
     let again = control.respond(run, right, RequestKey::Fresh).await.unwrap();
     assert!(again.iter().all(|put| put.existed), "{again:?}");
     let other = control.answer(run, QuestionId(1), Answer::yes()).await;
@@ -362,7 +363,8 @@ async fn answers_of_one_request_are_one_step() {
     assert_eq!(control.audit(None, 10).await.unwrap().len(), 2);
 }
 
-/// However many inputs wait, a run can be answered and stopped; inputs that were taken make room.
+/// However many inputs wait, a run can be answered and cancelled. Inputs that were applied no
+/// longer count towards the limit.
 #[tokio::test(start_paused = true)]
 async fn a_full_inbox_still_takes_a_cancellation() {
     let runtime = runtime();
@@ -382,7 +384,7 @@ async fn a_full_inbox_still_takes_a_cancellation() {
     assert_eq!(control.info(run).await.unwrap().state, RunState::Cancelled);
 }
 
-/// A store that keeps the last frame of a run back until it is told to go on.
+/// A store that delays the last frame of a run until the test releases it.
 struct HoldsTheEnd {
     store: MemoryStore,
     held: Mutex<Option<(Append, AppendDone)>>,
@@ -417,8 +419,8 @@ impl Store for HoldsTheEnd {
     wellspring_log::forward_store!(store);
 }
 
-/// Input that comes while a run ends is refused, and never accepted and then forgotten. Input
-/// that was taken is found again, also when the run is over.
+/// Input that arrives while a run ends is refused instead of being accepted and lost. Input that
+/// was applied is found again under its key, also after the run has ended.
 #[tokio::test(start_paused = true)]
 async fn input_is_never_lost_to_the_end_of_a_run() {
     let (store, held) = (MemoryStore::default(), Mutex::default());
@@ -456,7 +458,7 @@ async fn waiting(store: &HoldsTheEnd, run: RunId) -> Vec<InboxEntry> {
     store.inbox(run, InboxNo(0)).await.unwrap()
 }
 
-/// A thread goes on without the runs that were deleted from it, and remembers the others.
+/// A thread continues without its deleted runs, and keeps the others.
 #[tokio::test(start_paused = true)]
 async fn a_thread_goes_on_without_a_deleted_run() {
     let runtime = runtime();
@@ -480,7 +482,7 @@ async fn a_thread_goes_on_without_a_deleted_run() {
     assert_eq!(history, [run, runs[2], runs[0]]);
 }
 
-/// A key means one request: agent, thread and all that was asked.
+/// A key identifies one request: agent, thread and content.
 #[tokio::test(start_paused = true)]
 async fn an_idempotency_key_means_the_whole_request() {
     let runtime = runtime();
@@ -505,14 +507,15 @@ async fn an_idempotency_key_means_the_whole_request() {
     }
     let same_thread = ann.start(StartRun { thread, ..start() }).await.unwrap();
     assert_eq!(same_thread.how, StartedAs::Existing { same: true });
-    // The same key of somebody else, or as a client's id of a run, is another one.
+    // The same key belongs to another run if another principal sends it, or as a client's id of a
+    // run.
     assert_eq!(ben.start(start()).await.unwrap().how, StartedAs::New);
     let client = Some(StartKey::Client(ClientId::new("x", "k")));
     let named = ann.start(StartRun { key: client, ..start() }).await.unwrap();
     assert_eq!(named.how, StartedAs::New);
 }
 
-/// Another tenant's thread and runs are not found, and nothing is done to them.
+/// Another tenant's threads and runs are reported as not found, and cannot be changed.
 #[tokio::test(start_paused = true)]
 async fn another_tenants_thread_cannot_be_joined() {
     let runtime = runtime();
@@ -537,7 +540,7 @@ async fn another_tenants_thread_cannot_be_joined() {
     assert_eq!(ann.info(run).await.unwrap(), before);
 }
 
-/// What a principal lacks the permission for is refused before anything happens.
+/// An action without the required permission is refused before it has any effect.
 #[tokio::test(start_paused = true)]
 async fn permissions_are_checked_here() {
     let runtime = runtime();
@@ -572,7 +575,7 @@ async fn permissions_are_checked_here() {
     assert!(matches!(refused, Err(StartError::NotPermitted(Permission::Run))), "{refused:?}");
 }
 
-/// A run that somebody else's request supersedes is in the audit log, with who did it.
+/// If a principal's request supersedes another principal's run, the audit log says so.
 #[tokio::test(start_paused = true)]
 async fn superseding_a_paused_run_is_audited() {
     let runtime = runtime();
@@ -593,10 +596,10 @@ async fn superseding_a_paused_run_is_audited() {
     assert_eq!(said, [("ben", "cancel", run, &json!("superseded"))]);
 }
 
-/// What the model was given in a turn: its tools, and its instructions.
+/// What the model got in a turn: its tools and its instructions.
 type Given = (Vec<String>, String);
 
-/// An agent whose tool waits at a gate, and what its model was given in each turn.
+/// An agent whose tool waits at a gate, and what its model got in each turn.
 fn recorded(gate: &Gate) -> (AgentDef, Arc<Mutex<Vec<Given>>>) {
     let turns: Arc<Mutex<Vec<Given>>> = Arc::default();
     let (seen, gate) = (Arc::clone(&turns), gate.clone());
@@ -612,8 +615,8 @@ fn recorded(gate: &Gate) -> (AgentDef, Arc<Mutex<Vec<Given>>>) {
     (with_model(Arc::new(model), [echo()]), turns)
 }
 
-/// Tools, context and state that come while a model speaks are there in its next turn. They do
-/// not make the model speak again.
+/// Tools, context and state that arrive during a turn apply from the next turn on. They do not
+/// start another turn.
 #[tokio::test(start_paused = true)]
 async fn a_running_run_is_amended() {
     let runtime = runtime();
@@ -650,8 +653,8 @@ async fn a_running_run_is_amended() {
     assert!(records.iter().all(|record| !matches!(record.event, Event::InputApplied { .. })));
 }
 
-/// Each of several changes to a paused run counts, in order, also those that came in before
-/// the run was taken up.
+/// Several amendments of a paused run are applied in order, also those that arrived before the run
+/// was adopted.
 #[tokio::test(start_paused = true)]
 async fn the_last_change_to_a_paused_run_counts() {
     let store = Arc::new(MemoryStore::default());

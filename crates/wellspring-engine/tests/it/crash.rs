@@ -1,8 +1,9 @@
-//! Real processes and a real disk: a process is killed in the middle of a run, at random,
-//! and another one goes on from what it left.
+//! Real processes and a real disk: a process is killed at a random moment of a run, and another one
+//! continues it.
 //!
-//! The child is this same test binary, told by a variable to run an agent and to print every
-//! record that its reader sees. So what the parent has read was delivered, and must be kept.
+//! The child process is this test binary, which a variable makes run an agent and print every
+//! record that its reader receives. So every record that the parent reads was delivered, and must
+//! still be there afterwards.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -23,10 +24,10 @@ use wellspring_models::{Say, Scripted};
 
 use crate::kit::with_model;
 
-/// Where the child keeps its log.
+/// The directory of the child's log.
 const DIRECTORY: &str = "WELLSPRING_CRASH_DIRECTORY";
 
-/// Short, so that a frozen owner is soon taken over; a live one renews it in time.
+/// Short, so that the runs of a frozen owner are soon taken over; a live owner renews it in time.
 const LEASE: Duration = Duration::from_millis(600);
 
 fn open(directory: &Path) -> Runtime {
@@ -35,8 +36,8 @@ fn open(directory: &Path) -> Runtime {
     Runtime::new(Log::new(Arc::new(store), options))
 }
 
-/// Thinks, calls tools that leave a trace on the disk, and answers, slowly enough to be killed
-/// anywhere.
+/// Thinks, calls tools that write to the disk, and answers, slowly enough to be killed at any
+/// point.
 fn def(directory: &Path) -> AgentDef {
     let words = |n: usize| (0..n).map(|i| format!("w{i} ")).collect::<Vec<_>>();
     let pace = Duration::from_millis(1);
@@ -64,7 +65,7 @@ fn def(directory: &Path) -> AgentDef {
     with_model(Arc::new(model), [tool("trace"), tool("again").idempotent()])
 }
 
-/// The child: runs the agent and prints what a reader sees.
+/// The child: runs the agent and prints the records that a reader receives.
 #[test]
 fn child() {
     let Some(directory) = std::env::var_os(DIRECTORY) else { return };
@@ -108,7 +109,7 @@ impl Victim {
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let run = loop {
             let line = lines.next().unwrap().unwrap();
-            // The harness prints on the same line before the test does.
+            // The test harness prints to the same line before the test does.
             if let Some((_, run)) = line.split_once("run ")
                 && let Ok(run) = run.parse()
             {
@@ -118,7 +119,7 @@ impl Victim {
         Self { child, lines, run, seen: Vec::new() }
     }
 
-    /// Reads records until so many were seen; fewer if the run ended first.
+    /// Reads `count` records, or fewer if the run ends first.
     fn see(&mut self, count: usize) {
         while self.seen.len() < count
             && let Some(Ok(line)) = self.lines.next()
@@ -127,7 +128,7 @@ impl Victim {
         }
     }
 
-    /// Reads what is left after the process is gone: it was delivered, too.
+    /// Reads the output that is left after the process has ended: those records were delivered too.
     fn see_the_rest(&mut self) {
         while let Some(Ok(line)) = self.lines.next() {
             self.take(&line);
@@ -135,14 +136,15 @@ impl Victim {
     }
 
     fn take(&mut self, line: &str) {
-        // The last line of a killed process may be cut; what the harness prints is no record.
+        // The last line of a killed process may be incomplete, and output of the harness is not a
+        // record.
         if let Ok(record) = serde_json::from_str(line) {
             self.seen.push(record);
         }
     }
 
-    /// Stops the process between two transactions: inside one it would hold the lock that
-    /// whoever opens the file needs.
+    /// Stops the process between two transactions. Within a transaction it would hold the lock that
+    /// other processes need to open the file.
     fn freeze(&self, directory: &Path) {
         let path = directory.join("runs.db");
         loop {
@@ -160,11 +162,11 @@ impl Victim {
     }
 }
 
-/// Adopts the run and plays it to its end; what was seen must be its beginning.
+/// Adopts the run and drives it to its end. The delivered records must be its beginning.
 async fn recovered(directory: &Path, run: RunId, seen: &[Record]) -> Vec<Record> {
     let runtime = open(directory);
     runtime.register(def(directory));
-    // A frozen owner has to be silent for a while first.
+    // A frozen owner must first be silent for the length of a lease.
     while runtime.recover().await.unwrap().is_empty()
         && !runtime.log().store().info(run).await.unwrap().unwrap().state.is_final()
     {
@@ -190,7 +192,7 @@ fn was_adopted(records: &[Record]) -> bool {
     records.iter().any(|record| matches!(record.event, Event::RunAdopted { .. }))
 }
 
-/// How often each call's tool ran, by what it left on the disk.
+/// How often the tool of each call ran, according to its files.
 fn traces(directory: &Path) -> BTreeMap<String, u64> {
     let entries = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap());
     let named = entries.map(|entry| (entry.file_name().into_string().unwrap(), entry));
@@ -198,7 +200,7 @@ fn traces(directory: &Path) -> BTreeMap<String, u64> {
     traces.map(|(name, entry)| (name, entry.metadata().unwrap().len())).collect()
 }
 
-/// A different number each time, and the same ones in every test run.
+/// Pseudo-random numbers, the same in every run of the tests.
 fn pick(round: u32, below: u64) -> u64 {
     let mixed = u64::from(round + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     (mixed ^ (mixed >> 29)) % below
@@ -236,12 +238,12 @@ async fn a_frozen_owner_that_thaws_after_a_take_over_writes_nothing() {
         let mut victim = Victim::start(directory.path());
         victim.see(usize::try_from(10 + pick(round, 150)).unwrap());
         victim.freeze(directory.path());
-        // Its lock says that it is alive, so only its silence lets others take over.
+        // Its lock says that it is alive, so only missing heartbeats let other processes take over.
         let run = victim.run;
         let records = recovered(directory.path(), run, &[]).await;
         assert!(was_adopted(&records), "the run ended before it was frozen");
         victim.signal(rustix::process::Signal::CONT);
-        // It notices, stops working, and its reader sees what the new owner wrote.
+        // It notices that it lost the run, and its reader follows the new owner.
         victim.see_the_rest();
         victim.child.wait().unwrap();
         assert_eq!(&records[..victim.seen.len()], &victim.seen[..]);

@@ -1,4 +1,4 @@
-//! Runs that are due are found, however many others wait.
+//! Due runs are found, however many other runs wait.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -18,7 +18,7 @@ use wellspring_testkit::soak;
 
 use crate::kit::{START, agent, finished, log, read_until};
 
-/// An agent that asks before its one call.
+/// An agent that asks before its only call.
 fn asking() -> AgentDef {
     let spec = ToolSpec { approval: Some(Approval::Ask), ..ToolSpec::new("risky", "") };
     let risky = from_function(spec, |_, _| async { Ok(ToolResult::new("dared")) });
@@ -29,8 +29,9 @@ fn yes() -> Answer {
     Answer::Approve { scope: Scope::Once, arguments: None }
 }
 
-/// Of many waiting runs on two processes, the oldest goes on when it is answered through either:
-/// at once where its agent is known, and otherwise with the next look of the other process.
+/// Of many waiting runs on two processes, the oldest one continues after it is answered through
+/// either process: at once if that process knows its agent, otherwise when the other process next
+/// looks for due runs.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_oldest_of_many_waiting_runs_goes_on_wherever_it_is_answered() {
     let runs = soak(1_101, 10_000);
@@ -52,18 +53,18 @@ async fn the_oldest_of_many_waiting_runs_goes_on_wherever_it_is_answered() {
         }
     }
     assert_eq!(one.recover().await.unwrap(), [], "nothing is due");
-    // The second process does not know the agent: the first one has to find the answer.
+    // The second process does not know the agent, so the first one must find the answer.
     let since = Instant::now();
     two.local().answer(waiting[0], QuestionId(0), yes()).await.unwrap();
     assert_eq!(two.recover().await.unwrap(), []);
     assert_eq!(one.recover().await.unwrap(), [waiting[0]]);
     let records = finished(&one, waiting[0]).await;
-    // A server looks every second.
+    // A server looks for due runs every second.
     let took = since.elapsed();
     eprintln!("of {runs} waiting runs, the oldest had gone on and ended after {took:?}");
     assert!(took < Duration::from_secs(1), "{took:?}, besides the time until somebody looks");
     assert!(render(&records).contains("finished ok \"dared\""), "{}", render(&records));
-    // If the agent is known here, no other node has to look.
+    // If this process knows the agent, no other process has to look.
     two.register(asking());
     two.local().answer(waiting[1], QuestionId(0), yes()).await.unwrap();
     finished(&one, waiting[1]).await;
@@ -88,8 +89,8 @@ async fn orphan(log: &Log, agent: &str) -> RunId {
     run
 }
 
-/// Behind many runs of an agent that is gone, the run of a known agent goes on with the first
-/// look; and the others have their turn, too.
+/// The run of a known agent is adopted at the first look, although many runs of an unknown agent
+/// are due before it; those are handled too.
 #[tokio::test(start_paused = true)]
 async fn runs_of_an_unknown_agent_block_nothing() {
     let store = Arc::new(MemoryStore::default());
@@ -102,7 +103,7 @@ async fn runs_of_an_unknown_agent_block_nothing() {
     two.register(agent([Say::new().chunks(["ok"])], []));
     assert_eq!(two.recover().await.unwrap(), [known]);
     finished(&two, known).await;
-    // Nobody comes for the others, and each is ended after its time of grace.
+    // No process adopts the other runs, so each fails after its grace period.
     let mut ended = Vec::new();
     for _ in 0..20 {
         tokio::time::advance(Duration::from_secs(60)).await;
@@ -112,7 +113,7 @@ async fn runs_of_an_unknown_agent_block_nothing() {
     assert_eq!(ended, strangers);
 }
 
-/// A clock whose time of day steps.
+/// A clock whose wall-clock time steps.
 struct Stepping(TokioClock, AtomicI64);
 
 impl Clock for Stepping {
@@ -125,8 +126,8 @@ impl Clock for Stepping {
     }
 }
 
-/// A clock that steps by a year does not use up the time that a run may take: not for its owner,
-/// and not for the next one.
+/// A clock that steps by a year does not time a run out, neither for its owner nor for the next
+/// owner.
 #[tokio::test(start_paused = true)]
 async fn a_clock_that_steps_by_a_year_times_nothing_out() {
     const YEAR: i64 = 365 * 24 * 60 * 60 * 1000;

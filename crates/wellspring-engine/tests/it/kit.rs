@@ -1,4 +1,4 @@
-//! What every test here starts from.
+//! Shared helpers of these tests.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,10 +10,10 @@ use wellspring_engine::{AgentDef, Runtime, StartRun};
 use wellspring_log::{Cursor, Log, LogOptions, MemoryStore, TokioClock};
 use wellspring_models::{Say, Scripted};
 
-/// A moment in 2026, where every test begins.
+/// The time at which every test starts, in 2026.
 pub(crate) const START: Millis = Millis(1_790_000_000_000);
 
-/// A log whose clock is tokio's, so that paused time is the records' time too.
+/// A log over tokio's clock, so that pausing time affects the records too.
 pub(crate) fn log(store: &Arc<MemoryStore>, node: &str) -> Log {
     let options = LogOptions {
         node: node.into(),
@@ -27,7 +27,7 @@ pub(crate) fn runtime() -> Runtime {
     Runtime::new(log(&Arc::new(MemoryStore::default()), "one"))
 }
 
-/// An agent that says these turns and has these tools.
+/// An agent with a script and tools.
 pub(crate) fn agent<const N: usize>(
     turns: [Say; N],
     tools: impl IntoIterator<Item = FunctionTool>,
@@ -43,14 +43,14 @@ pub(crate) fn with_model(
     AgentDef { tools, ..AgentDef::model("agent", model) }
 }
 
-/// A tool that returns what it was given.
+/// A tool that returns its arguments.
 pub(crate) fn echo() -> FunctionTool {
     from_function(ToolSpec::new("echo", "says it back"), |arguments: Value, _| async move {
         Ok(wellspring_core::ToolResult::new(arguments["say"].clone()))
     })
 }
 
-/// Runs an agent to its end and gives the checked records.
+/// Runs an agent to its end and returns the checked records.
 pub(crate) async fn play(def: AgentDef) -> Vec<Record> {
     let runtime = runtime();
     runtime.register(def);
@@ -67,13 +67,13 @@ pub(crate) async fn finished(runtime: &Runtime, run: RunId) -> Vec<Record> {
     records
 }
 
-/// The records up to the first one that fits.
+/// The records up to the first one that matches.
 pub(crate) async fn read_until(
     runtime: &Runtime,
     run: RunId,
     fits: impl Fn(&Event) -> bool,
 ) -> Vec<Record> {
-    // From the log itself, whichever tenant the run belongs to.
+    // Read from the log, whatever the run's tenant.
     let mut cursor = runtime.log().cursor(run, Seq(0)).await.unwrap();
     collect_until(&mut cursor, fits).await
 }
@@ -83,7 +83,7 @@ pub(crate) async fn collect_until(
     fits: impl Fn(&Event) -> bool,
 ) -> Vec<Record> {
     let mut records = Vec::new();
-    // Under paused time a run that hangs would otherwise hang the test.
+    // Under paused time, a run that hangs would hang the test.
     let reading = async {
         while let Some(frames) = cursor.next().await.unwrap() {
             for frame in frames {

@@ -1,4 +1,4 @@
-//! What a run may spend, and what happens when it is spent.
+//! Limits of a run, and what happens when they are reached.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use wellspring_models::{Attempts, Failure, Say, Scripted};
 
 use crate::kit::{agent, finished, log, play, read_until, with_model};
 
-/// Never the same result twice, so that only the limit in question ends the run.
+/// Returns a different result each time, so that only the tested limit ends the run.
 fn ticking() -> FunctionTool {
     let ticks = std::sync::atomic::AtomicU64::new(0);
     from_function(ToolSpec::new("tick", "counts"), move |_, _| {
@@ -61,8 +61,8 @@ async fn each_budget_is_an_outcome_of_its_own() {
     }
 }
 
-/// A second of work, a pause of an hour, a second of work, a change of owner, and so on: only
-/// the work counts.
+/// A second of work, a pause of an hour, a second of work, a change of owner, and so on. Only the
+/// working time counts.
 #[tokio::test(start_paused = true)]
 async fn time_is_counted_over_all_owners_and_no_pauses() {
     let log = log(&Arc::new(MemoryStore::default()), "node");
@@ -94,7 +94,7 @@ async fn time_is_counted_over_all_owners_and_no_pauses() {
     assert_eq!(transcript.worked, Duration::from_secs(30));
 }
 
-/// What an attempt cost that broke off was paid all the same.
+/// The usage of a failed attempt counts too.
 #[tokio::test(start_paused = true)]
 async fn tokens_of_broken_attempts_count() {
     let attempts = Attempts::new();
@@ -112,8 +112,8 @@ async fn tokens_of_broken_attempts_count() {
     assert_eq!((root.usage.input, root.usage.output), (200, 8));
 }
 
-/// Each turn fails once: the third failure is one too many, though its turn has failed only
-/// that once.
+/// Each turn fails once. The third failure exceeds the limit of the run, although it is the first
+/// of its turn.
 #[tokio::test(start_paused = true)]
 async fn a_run_tries_again_only_so_often() {
     let played = async |retries: u32| {

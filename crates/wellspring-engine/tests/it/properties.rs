@@ -1,5 +1,5 @@
-//! Whatever a model says, wherever it is cut, whenever it is cancelled or its node goes away:
-//! the run obeys the grammar and ends once.
+//! Whatever a model's output is, wherever it is cut, and whenever the run is cancelled or its node
+//! goes away: the run obeys the grammar and ends once.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -18,7 +18,7 @@ use wellspring_models::{Failure, Say, Scripted};
 
 use crate::kit::{finished, log, with_model};
 
-/// A step of what a model does in one turn.
+/// A step of a model's turn.
 #[derive(Clone, Debug)]
 enum Step {
     Text(Vec<String>),
@@ -67,7 +67,7 @@ fn say(steps: &[Step]) -> Say {
     })
 }
 
-/// How often each call's tool really ran.
+/// How often the tool of each call ran.
 type Runs = Arc<Mutex<BTreeMap<String, usize>>>;
 
 fn tools(runs: &Runs) -> Vec<FunctionTool> {
@@ -102,7 +102,7 @@ fn block_on<T>(work: impl Future<Output = T>) -> T {
     runtime.block_on(work)
 }
 
-/// No tool that is not idempotent ran twice for one call.
+/// A tool that is not idempotent never runs twice for one call.
 fn assert_ran_once(runs: &Runs, records: &[Record]) {
     for (call, times) in runs.lock().unwrap().iter() {
         let harmless = call.starts_with("again");
@@ -169,7 +169,7 @@ proptest! {
     }
 }
 
-/// What is committed now.
+/// The records that are committed now.
 async fn records(runtime: &Runtime, run: RunId) -> Vec<Record> {
     let head = runtime.log().store().info(run).await.unwrap().unwrap().head;
     let mut cursor = runtime.local().attach(run, wellspring_core::Seq(0)).await.unwrap();

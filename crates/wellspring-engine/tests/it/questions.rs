@@ -28,7 +28,7 @@ fn is_paused(event: &Event) -> bool {
     matches!(event, Event::RunPaused { .. })
 }
 
-/// Starts a run, whose questions ann and ben may answer too, and waits until it has paused for
+/// Starts a run whose questions `ann` and `ben` may answer too, and waits until it has paused for
 /// its first questions.
 async fn paused(def: AgentDef) -> (Runtime, RunId) {
     let runtime = runtime();
@@ -141,8 +141,8 @@ async fn a_yes_for_longer_is_not_asked_again() {
     }
 }
 
-/// A standing approval holds for who gave it and for what was shown, is listed and audited, and
-/// ends when it is revoked.
+/// A standing approval applies to the principal that gave it and to the arguments that were shown.
+/// It is listed and audited, and ends when it is revoked.
 #[tokio::test(start_paused = true)]
 async fn a_standing_approval_is_for_one_person_and_one_call() {
     let runtime = crate::kit::runtime();
@@ -304,7 +304,7 @@ async fn a_tool_may_ask_and_is_not_run_twice_for_it() {
     ));
     let run = runtime.local().start(StartRun::text("agent", "go")).await.unwrap().run;
     read_until(&runtime, run, |event| matches!(event, Event::QuestionAsked(_))).await;
-    // It is in the middle of something that cannot be done again: the run keeps its owner.
+    // The tool is in the middle of a call that cannot be repeated, so the run keeps its owner.
     assert!(runtime.log().owner_is_here(run));
     runtime.local().answer(run, QuestionId(0), Answer::Choose(vec!["tea".into()])).await.unwrap();
     let records = finished(&runtime, run).await;
@@ -389,7 +389,8 @@ async fn any_node_may_take_the_answer() {
     assert!(render(&records).contains("run adopted by two, epoch 1"), "{}", render(&records));
 }
 
-/// The answers race with the pause, so this is done often, in real time and on two threads.
+/// The answers race with the pause, so this is repeated many times, in real time and on two
+/// threads.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn answers_at_the_moment_of_a_pause_are_not_lost() {
     for _ in 0..100 {

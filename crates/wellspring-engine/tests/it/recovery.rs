@@ -1,4 +1,4 @@
-//! A node goes away in the middle of something; another one goes on.
+//! A node goes away in the middle of a run; another one continues it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,14 +16,14 @@ use wellspring_models::{Gate, Say, Scripted};
 
 use crate::kit::{agent, finished, log, read_until};
 
-/// Two nodes on one store; the first is where runs start.
+/// Two nodes on one store. Runs start on the first one.
 fn nodes() -> (Runtime, Runtime) {
     let store = Arc::new(MemoryStore::default());
     (Runtime::new(log(&store, "one")), Runtime::new(log(&store, "two")))
 }
 
-/// Lets the first node go away as soon as the run has such a record, and the second one
-/// recover; gives what was added then.
+/// Stops the first node as soon as the run has a matching record, and lets the second one recover
+/// the run. Returns the records that were added after that.
 async fn hand_over(
     (one, two): (Runtime, Runtime),
     run: RunId,
@@ -52,7 +52,7 @@ fn counting(name: &str, runs: &Arc<AtomicUsize>) -> FunctionTool {
     })
 }
 
-/// An agent that asks before its one call.
+/// An agent that asks before its only call.
 fn asking() -> AgentDef {
     let spec = ToolSpec { approval: Some(Approval::Ask), ..ToolSpec::new("risky", "") };
     let risky = from_function(spec, |_, _| async { Ok(ToolResult::new("dared")) });
@@ -130,7 +130,7 @@ async fn an_approval_survives_the_node_that_asked() {
     read_until(&one, run, |event| matches!(event, Event::RunPaused { .. })).await;
     one.shutdown(Duration::ZERO).await;
     drop(one);
-    // Nothing to recover: nobody owns a paused run. The answer finds it.
+    // A paused run has no owner, so there is nothing to recover until its answer arrives.
     two.register(asking());
     assert_eq!(two.recover().await.unwrap(), []);
     let yes = Answer::Approve { scope: Scope::Once, arguments: None };
@@ -192,8 +192,8 @@ async fn a_sub_agent_goes_on_from_its_last_finished_turn() {
     "#);
 }
 
-/// The second node does not know the agent: it leaves the run to those who do, and ends it
-/// only when nobody has come for it in a long while.
+/// The second node does not know the agent. It leaves the run to nodes that do, and ends it only if
+/// none has adopted it for a long time.
 #[tokio::test(start_paused = true)]
 async fn a_run_whose_agent_is_not_known_waits_and_then_fails_honestly() {
     let (one, two) = nodes();
@@ -216,7 +216,7 @@ async fn a_run_whose_agent_is_not_known_waits_and_then_fails_honestly() {
     "#);
 }
 
-/// What waits for people waits on, also where its agent is not configured for a while.
+/// Runs that wait for people keep waiting, also while their agent is not configured.
 #[tokio::test(start_paused = true)]
 async fn a_paused_run_whose_agent_is_not_known_waits_for_it() {
     let (one, two) = nodes();

@@ -1,5 +1,5 @@
-//! Agents that run their own loop elsewhere: what they yield, the tools they are lent, the
-//! permissions they ask for.
+//! Agents that run their own loop in another place: their events, our tools for them, and the
+//! permissions that they request.
 
 use std::sync::{Arc, Mutex};
 
@@ -18,7 +18,7 @@ use crate::kit::{finished, read_until, runtime};
 
 type Step = Box<dyn Fn(Arc<RemoteRequest>, Context) -> BoxFuture<'static, Batch> + Send + Sync>;
 
-/// An agent that takes these steps, one per poll, and then stops.
+/// An agent that performs these steps, one per poll, and then stops.
 struct Steps(Arc<Vec<Step>>);
 
 impl RemoteAgent for Steps {
@@ -59,7 +59,7 @@ where
     Box::new(move |request, context| step(request, context).boxed())
 }
 
-/// Calls a tool of ours and says in words what came of it.
+/// Calls one of our tools and describes the result in text.
 async fn call(request: &RemoteRequest, context: Context, name: &str, arguments: Value) -> Batch {
     let tool = request.tools.iter().find(|tool| &*tool.spec().name == name).unwrap();
     let said = match tool.call(arguments, context).await {
@@ -196,7 +196,7 @@ async fn a_tool_that_is_kept_after_the_run_says_so() {
     assert_eq!(error.to_string(), "the run of this tool has finished");
 }
 
-/// An agent that makes a call of its own and asks before it goes on.
+/// An agent that makes a call of its own and asks before it continues.
 fn asking() -> AgentDef {
     let batch: Arc<Mutex<Batch>> = Arc::default();
     let (first, second) = (Arc::clone(&batch), batch);
@@ -271,8 +271,8 @@ async fn rules_answer_permissions_before_people_do() {
     }
 }
 
-/// An agent that runs its own tools cannot be given other arguments: nobody can approve such a
-/// call with any.
+/// A remote agent's own call cannot be approved with edited arguments, because the agent runs it
+/// with its own.
 #[tokio::test(start_paused = true)]
 async fn arguments_of_a_remote_agents_own_call_cannot_be_edited() {
     let runtime = runtime();

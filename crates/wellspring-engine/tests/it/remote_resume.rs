@@ -1,5 +1,5 @@
-//! Remote agents over time: input that is added while they work, pauses, and what they are told
-//! when they go on.
+//! Remote agents over time: input that is added during a run, pauses, and what the agent gets when
+//! the run continues.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use crate::kit::{finished, log, read_until, runtime};
 
 type Act = dyn Fn(RemoteRequest, Context, usize) -> BoxFuture<'static, Option<Batch>> + Send + Sync;
 
-/// An agent whose `n`th batch of each prompt is what its function gives; `None` is the stop.
+/// An agent whose `n`th batch of each prompt comes from a function; `None` is the stop.
 #[derive(Clone)]
 struct Acts {
     capabilities: RemoteCapabilities,
@@ -179,7 +179,7 @@ async fn an_agent_that_takes_no_input_refuses_it() {
     assert!(!records.iter().any(|it| matches!(it.event, Event::InputAccepted { .. })));
 }
 
-/// An agent that asks in the middle of a sentence and goes on with the same part.
+/// An agent that asks in the middle of a sentence and continues the same part after the answer.
 fn asks_in_mid_sentence() -> AgentDef {
     acts(SAME_PARTS, |request, context, step| async move {
         let open = request.so_far.as_deref().map(|so_far| {
@@ -261,7 +261,7 @@ async fn a_question_without_a_key_does_not_park_the_run() {
     assert!(!records.iter().any(|it| matches!(it.event, Event::RunPaused { .. })));
 }
 
-/// An agent that calls the client's tool, under a key or not.
+/// An agent that calls the client's tool, with or without a resume key.
 fn picks(key: Option<&'static str>) -> AgentDef {
     acts(SAME_PARTS, move |request, context, step| async move {
         match step {
@@ -333,7 +333,7 @@ async fn a_call_that_the_agent_waits_for_does_not_park_the_run() {
     assert!(render(&records).contains(r#"delta "the second""#));
 }
 
-/// Both ways to wait: parked, and with an agent that waits itself.
+/// Both ways to wait: the run pauses, or the agent itself keeps waiting.
 #[tokio::test(start_paused = true)]
 async fn a_call_in_the_client_expires_and_the_agent_is_told() {
     for key in [Some("call-1"), None] {

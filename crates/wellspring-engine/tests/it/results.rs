@@ -1,4 +1,4 @@
-//! Typed results: validated against the whole schema, repaired a bounded number of times.
+//! Typed results: validated against the whole schema, and repaired a limited number of times.
 
 use serde_json::{Value, json};
 use wellspring_core::{Content, RETURN_RESULT, RunRequest, ToolResult, ToolSpec, render};
@@ -25,7 +25,7 @@ fn number() -> Value {
     })
 }
 
-/// A tool of that name would be taken for the result, and shown nowhere.
+/// A tool of this name would be mistaken for the result, and its calls would not be shown.
 #[tokio::test]
 async fn the_name_of_the_result_is_reserved() {
     let spec = ToolSpec::new(RETURN_RESULT, "is no result");
@@ -155,7 +155,7 @@ async fn a_result_that_is_not_an_object_may_contain_itself() {
     assert_eq!(result, Some(r#"result [1,[2,{"left":[3],"right":4}]]"#), "{lines}");
 }
 
-/// An agent may have a schema of its own; what a request brings counts instead.
+/// A schema in the request overrides the agent's own.
 #[tokio::test(start_paused = true)]
 async fn an_agents_own_schema_is_the_requests_where_that_brings_none() {
     let result = |n: u32| Say::new().call(RETURN_RESULT, json!({"n": n}));
@@ -174,7 +174,7 @@ async fn an_agents_own_schema_is_the_requests_where_that_brings_none() {
     assert_eq!(runtime.local().wait(run).await.unwrap().result, None);
 }
 
-/// What the user adds on the way is no reminder, however much it is.
+/// Input from the user does not count as a reminder, however much there is.
 #[tokio::test(start_paused = true)]
 async fn steering_is_not_counted_as_reminding() {
     let gate = Gate::new();

@@ -1,4 +1,5 @@
-//! Agents that call agents: their events in the parent's log, their end tied to it.
+//! Agents that call agents: the sub-agent's events are in the parent's log, and it ends with its
+//! caller.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -262,7 +263,7 @@ async fn a_sub_agents_question_pauses_the_whole_run() {
     "#);
 }
 
-/// An agent that was cut off has not done what it was asked: whoever asked is told.
+/// A sub-agent that was cut off has not completed its work, and its caller gets an error.
 #[tokio::test(start_paused = true)]
 async fn a_sub_agent_that_was_cut_off_is_no_success() {
     let runtime = runtime();
@@ -282,7 +283,7 @@ async fn a_sub_agent_that_was_cut_off_is_no_success() {
     assert_eq!(result, Some((ToolOutcome::Error, want.into())));
 }
 
-/// What the others have spent is not on a sub-agent's account.
+/// Usage of other agents does not count towards a sub-agent's limit.
 #[tokio::test(start_paused = true)]
 async fn a_sub_agent_spends_its_own_budget() {
     let runtime = runtime();
@@ -296,7 +297,8 @@ async fn a_sub_agent_spends_its_own_budget() {
     assert_eq!((transcript.usage.input, transcript.agents[&AgentNo(1)].usage.input), (1010, 10));
 }
 
-/// A lasting yes to one agent's tool says nothing of another agent's tool of that name.
+/// A standing approval for one agent's tool does not apply to another agent's tool of the same
+/// name.
 #[tokio::test(start_paused = true)]
 async fn a_standing_approval_is_for_the_agent_that_asked() {
     let runtime = runtime();

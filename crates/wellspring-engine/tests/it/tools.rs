@@ -1,4 +1,4 @@
-//! Calls: order, approval by policy, limits of time, bad arguments, panics, progress.
+//! Calls: order, approval by policy, time limits, invalid arguments, panics, progress.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -86,7 +86,7 @@ async fn sequential_calls_run_one_by_one_by_priority() {
 }
 
 /// A model that writes and then reads in one turn reads what it wrote, also if the write needs
-/// an approval; rules of the agent and of single calls decide what runs alone.
+/// approval. Rules of the agent and of single calls decide which calls run alone.
 #[tokio::test(start_paused = true)]
 async fn a_read_waits_for_the_write_before_it() {
     let read = || tool("read", |_, _| async { Ok(ToolResult::new("read")) }).idempotent();
@@ -149,7 +149,7 @@ async fn an_idempotent_tool_starts_before_its_turn_has_ended() {
     let runtime = runtime();
     runtime.register(agent(two_turns(say), [early]));
     let run = runtime.local().start(StartRun::text("agent", "go")).await.unwrap().run;
-    // The model is held at the gate, in mid-turn; the result is there all the same.
+    // The model is held at the gate in the middle of its turn, and the result is already there.
     read_until(&runtime, run, |event| matches!(event, Event::ToolFinished { .. })).await;
     gate.open();
     insta::assert_snapshot!(render(&finished(&runtime, run).await), @r#"
@@ -213,8 +213,8 @@ async fn a_call_that_cannot_run_tells_the_model_why() {
     "#);
 }
 
-/// Edited arguments pass the policy and the schema like the model's own, when they are answered
-/// and when the call runs.
+/// Edited arguments are checked against the policy and the schema, both when the answer arrives and
+/// when the call runs.
 #[tokio::test(start_paused = true)]
 async fn nobody_can_edit_a_call_into_what_the_policy_denies() {
     let deny = Rule::tool("echo").argument("say", "rm .*").unwrap().decide(Approval::Deny);
@@ -222,7 +222,7 @@ async fn nobody_can_edit_a_call_into_what_the_policy_denies() {
     let policy = Policy::default().rule(deny).rule(ask);
     let refused = [
         (Editors::Approvers, Some(json!({"say": "rm -rf /"}))),
-        // Unreadable for the rule, so denied.
+        // The rule cannot read this value, so it denies the call.
         (Editors::Approvers, Some(json!({"say": ["rm", "-rf", "/"]}))),
         (Editors::Approvers, Some(json!("rm -rf /"))),
         (Editors::Nobody, Some(json!({"say": "ls -l"}))),
@@ -238,9 +238,9 @@ async fn nobody_can_edit_a_call_into_what_the_policy_denies() {
         let edited = Answer::Approve { scope: Scope::Once, arguments };
         let error = runtime.local().answer(run, QuestionId(0), edited.clone()).await.unwrap_err();
         told.push(error.to_string());
-        // Put into the inbox by a process that did not check, it runs nothing either.
+        // An answer that another process put into the inbox unchecked has no effect either.
         put_unchecked(&runtime, run, edited).await;
-        // It ends the run where that answer was ignored, and comes too late where it was not.
+        // If that answer was ignored, this one ends the run; otherwise it comes too late.
         put_unchecked(&runtime, run, Answer::NO).await;
         let records = finished(&runtime, run).await;
         assert!(!records.iter().any(|it| matches!(it.event, Event::ToolStarted { .. })));
@@ -257,7 +257,7 @@ async fn nobody_can_edit_a_call_into_what_the_policy_denies() {
     }
 }
 
-/// Answers the first question as a process would that checks nothing.
+/// Answers the first question without any checks, as a faulty process would.
 async fn put_unchecked(runtime: &Runtime, run: RunId, answer: Answer) {
     let key = format!("{answer:?}").into();
     let (question, by) = (QuestionId(0), Some("local".into()));
@@ -348,7 +348,8 @@ async fn what_a_tool_says_after_its_result_is_not_a_fact() {
     let timeouts = Timeouts { tool_idle: Duration::from_secs(1), ..Timeouts::default() };
     let records = play(AgentDef { timeouts, ..def }).await;
     signal.cancelled().await;
-    // It spoke within the grace, while the call was open, or after; never after its result.
+    // Progress may arrive while the call is open, or within the grace period; never after the
+    // result.
     let finished = records.iter().position(|r| matches!(r.event, Event::ToolFinished { .. }));
     let updated = records.iter().rposition(|r| matches!(r.event, Event::ToolUpdated { .. }));
     assert!(updated < finished, "{}", render(&records));

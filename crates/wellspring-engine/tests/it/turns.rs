@@ -1,4 +1,4 @@
-//! The turn by itself, and the loop around it.
+//! A turn by itself, and the agent loop.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -56,8 +56,8 @@ async fn a_turn_yields_text_then_calls_and_executes_nothing() {
     assert_eq!(turn.tool_calls().len(), 1);
 }
 
-/// A loop of one's own: the state is readable on the way, and what goes back to the model is
-/// whole, with the provider's ids and signatures.
+/// A custom loop: the state is readable while it runs, and the message for the next turn is
+/// complete, with the provider's ids and signatures.
 #[tokio::test(start_paused = true)]
 async fn a_turn_carries_a_loop_of_ones_own() {
     let mut turn = turn(
@@ -306,7 +306,7 @@ async fn a_thread_carries_its_history() {
     let second = runtime.local().start(again).await.unwrap().run;
     let transcript = runtime.local().wait(second).await.unwrap();
     assert_eq!(transcript.answer(AgentNo::ROOT), "user:one | assistant:user:one | user:two");
-    // A branch continues from where it says, not from the latest run.
+    // A branch continues from the named run, not from the latest one.
     let branch = StartRun {
         thread: Some(started.thread),
         after: Some(first),
@@ -357,8 +357,8 @@ async fn a_busy_thread_refuses_queues_or_is_steered() {
     }
 }
 
-/// A request that waits for its thread takes no place among the runs: another principal's starts
-/// meanwhile.
+/// A request that waits for its thread does not count as an active run, so another principal's run
+/// can start.
 #[tokio::test(start_paused = true)]
 async fn a_queued_request_holds_no_place_that_others_need() {
     let gate = Gate::new();
@@ -377,7 +377,7 @@ async fn a_queued_request_holds_no_place_that_others_need() {
     let control = runtime.local();
     let queued = StartRun { thread: Some(thread), ..StartRun::text("agent", "b") };
     let mut queued = std::pin::pin!(control.start(queued));
-    // It has a place until it finds that its thread is busy.
+    // It counts until it finds that its thread is busy.
     let mut other = None;
     for _ in 0..1000 {
         assert!(futures::poll!(&mut queued).is_pending());
@@ -497,7 +497,7 @@ async fn a_runtime_ui_sees_each_turn_and_a_worker_result() {
     assert_eq!(result, Some(want));
 }
 
-/// Calls that close in another order than they were asked for, and no words at all.
+/// Calls that end in a different order than they started, without any text.
 #[tokio::test(start_paused = true)]
 async fn a_turn_without_words_says_so_and_keeps_the_order_of_its_calls() {
     let say = Say::new()

@@ -1,7 +1,7 @@
-//! What the store asks of JetStream, over plain requests.
+//! The requests to JetStream.
 //!
-//! An answer that does not come leaves the outcome open, so a publish is repeated under the same
-//! message id for as long as an append may take to settle.
+//! If no answer arrives, the outcome of a request is unknown. So a message is published again under
+//! the same message id until the settle time has passed.
 
 use std::time::Duration;
 
@@ -19,54 +19,54 @@ use tokio::time::{Instant, sleep, timeout_at};
 use super::wire::{self, Incoming, Outgoing, SUM};
 use crate::store::StoreError;
 
-/// How long one request waits for its answer before it is repeated.
+/// How long to wait for the answer to one request before it is repeated.
 const ANSWER: Duration = Duration::from_secs(3);
 
-/// The pause before a request is repeated.
+/// Pause before a request is repeated.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Tombstones are kept so long: a node that is cut off for longer has to start again.
+/// How long tombstones are kept. A node that is cut off for longer must be restarted.
 pub(super) const TOMBSTONE_TTL: &str = "168h";
 
-/// The expected last sequence of a subject is not its last sequence.
+/// Error code: the subject's last sequence is not the expected one.
 const WRONG_LAST_SEQUENCE: u64 = 10071;
-/// There is no such message.
+/// Error code: the message does not exist.
 const NO_MESSAGE: u64 = 10037;
-/// There is no such stream.
+/// Error code: the stream does not exist.
 const NO_STREAM: u64 = 10059;
-/// The stream has reached its maximum of bytes or messages.
+/// Error code: the stream has its maximum number of bytes or messages.
 const STREAM_FULL: u64 = 10077;
-/// Errors that pass: the leader changes, the last sequence is being decided, the same message is
-/// being stored, too many batches are open.
+/// Error codes of temporary errors: the leader changes, the last sequence is being decided, the
+/// same message is being stored, too many batches are open.
 const PASSING: [u64; 6] = [10008, 10164, 10158, 10210, 10211, 10176];
 
-/// The most messages that one read of frames asks for.
+/// Maximum number of messages per read of frames.
 pub(super) const READ_MESSAGES: usize = 256;
 
 #[derive(Debug)]
 pub(super) struct Api {
     pub(super) client: Client,
     pub(super) stream: Box<str>,
-    /// How long a write may take to settle.
+    /// See [`NATS_SETTLE`](super::NATS_SETTLE).
     pub(super) settle: Duration,
-    /// The stream grows to so many bytes at most.
+    /// Maximum size of the stream in bytes; `None` for no limit.
     pub(super) bytes_max: Option<u64>,
 }
 
-/// How a message is written.
+/// Options of a write.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct How {
-    /// The last sequence that its subject must have.
+    /// The last sequence that the message's subject must have; `None` to skip the check.
     pub(super) expected: Option<u64>,
-    /// Whether it replaces all earlier messages of its subject.
+    /// Whether the message replaces all earlier messages of its subject.
     pub(super) replaces: bool,
-    /// Whether it is forgotten after [`TOMBSTONE_TTL`].
+    /// Whether the message expires after [`TOMBSTONE_TTL`].
     pub(super) expires: bool,
 }
 
 #[derive(Debug)]
 pub(super) enum PublishError {
-    /// The subject has another last sequence.
+    /// The subject's last sequence is not the expected one.
     Conflict,
     Store(StoreError),
 }
@@ -81,7 +81,7 @@ pub(super) struct Last {
 /// A message of the stream.
 #[derive(Debug)]
 pub(super) struct Kept {
-    /// Below the stream's name.
+    /// The subject without the stream's name.
     pub(super) subject: String,
     pub(super) sum: Option<String>,
     pub(super) payload: Bytes,
@@ -111,7 +111,7 @@ impl ApiError {
     }
 }
 
-/// What went wrong with a request.
+/// The cause of a failed request.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum AskError {
     #[error("the NATS server refused: {0}")]
@@ -133,7 +133,7 @@ fn failed(while_doing: &'static str) -> impl Fn(AskError) -> StoreError {
 }
 
 impl Api {
-    /// Asks the JetStream API once.
+    /// Sends a request to the JetStream API once.
     async fn ask_once<T: DeserializeOwned>(
         &self,
         subject: String,
@@ -163,7 +163,7 @@ impl Api {
         serde_json::from_value(value).map_err(|error| AskError::Garbled(error.to_string()))
     }
 
-    /// Asks until there is an answer, or the time is over.
+    /// Sends a request until it is answered or the settle time has passed.
     async fn ask<T: DeserializeOwned>(
         &self,
         subject: &str,
@@ -198,7 +198,7 @@ impl Api {
         self.api("STREAM.CREATE", config).await
     }
 
-    /// The last sequence that the stream has given.
+    /// The stream's last sequence.
     pub(super) async fn last_sequence(&self) -> Result<u64, StoreError> {
         let info = self.stream_info().await.map_err(failed("asking for the stream's state"))?;
         info.pointer("/state/last_seq").and_then(Value::as_u64).ok_or_else(|| {
@@ -206,7 +206,8 @@ impl Api {
         })
     }
 
-    /// Fails if nothing can be written now. Asked once, so that the answer comes in time.
+    /// Fails if nothing can be written now. Sends one request without repeating it, so that the
+    /// answer arrives in time.
     pub(super) async fn ready(&self) -> Result<(), StoreError> {
         if self.client.connection_state() != State::Connected {
             let cause = "there is no connection to any of its servers";
@@ -217,7 +218,7 @@ impl Api {
             .ask_once(subject, None, Bytes::from_static(b"{}"))
             .await
             .map_err(failed("asking NATS for the stream's state"))?;
-        // A server that is not part of a cluster names none.
+        // A server outside a cluster reports no cluster name.
         let cluster = info.get("cluster").filter(|cluster| cluster.get("name").is_some());
         let leader = cluster.and_then(|cluster| cluster.get("leader")?.as_str());
         if cluster.is_some() && leader.is_none_or(str::is_empty) {
@@ -227,7 +228,7 @@ impl Api {
         Ok(())
     }
 
-    /// Creates a consumer that pushes everything from a sequence on.
+    /// Creates a consumer that pushes all messages from a sequence on.
     pub(super) async fn push_from(
         &self,
         sequence: u64,
@@ -258,7 +259,7 @@ impl Api {
         format!("{}.{below}", self.stream)
     }
 
-    /// Writes a message; gives its sequence.
+    /// Writes a message and returns its sequence.
     pub(super) async fn publish(&self, out: &Outgoing, how: How) -> Result<u64, PublishError> {
         let mut headers = headers(out, how.expected);
         headers.insert("Nats-Msg-Id", &*out.id);
@@ -272,8 +273,8 @@ impl Api {
         self.acknowledged(self.ask(&subject, Some(&headers), &out.payload).await)
     }
 
-    /// Writes messages in one step, each with the last sequence that its subject must have; gives
-    /// the sequence of the last.
+    /// Writes messages in one step, each with the last sequence that its subject must have. Returns
+    /// the sequence of the last message.
     pub(super) async fn publish_batch(
         &self,
         batch: &[(Outgoing, Option<u64>)],
@@ -301,11 +302,11 @@ impl Api {
         let mut headers = with_place(last, *expected, batch.len());
         headers.insert("Nats-Batch-Commit", "1");
         let subject = self.subject(&last.subject);
-        // Once only: a batch whose end is repeated is another batch.
+        // Not repeated: repeating the end of a batch would be a new batch.
         self.acknowledged(self.ask_once(subject, Some(headers), last.payload.clone()).await)
     }
 
-    /// The last message of a subject, by the leader.
+    /// The last message of a subject, read from the leader.
     pub(super) async fn last_of(&self, below: &str) -> Result<Option<Last>, StoreError> {
         let found = self.get(json!({ "last_by_subj": self.subject(below) })).await?;
         Ok(found.map(|found| Last {
@@ -314,13 +315,13 @@ impl Api {
         }))
     }
 
-    /// The first message from a sequence on that is still there.
+    /// The sequence of the first message at or after a sequence that still exists.
     pub(super) async fn next_after(&self, sequence: u64) -> Result<Option<u64>, StoreError> {
         let wanted = json!({ "seq": sequence + 1, "next_by_subj": self.subject(">") });
         Ok(self.get(wanted).await?.map(|found| found.sequence))
     }
 
-    /// A message, by the leader.
+    /// A message, read from the leader.
     pub(super) async fn at(&self, sequence: u64) -> Result<Option<Kept>, StoreError> {
         self.get(json!({ "seq": sequence })).await
     }
@@ -359,8 +360,8 @@ impl Api {
         }))
     }
 
-    /// Messages of a subject from a sequence on, until so many bytes are passed. Any replica
-    /// answers, which may not have the newest yet.
+    /// Messages of a subject from a sequence on, until `bytes_max` is exceeded. Any replica may
+    /// answer, so the newest messages may be missing.
     pub(super) async fn read_from(
         &self,
         below: &str,
@@ -391,7 +392,7 @@ impl Api {
                         Some(kept) => found.push(kept),
                         None => return Err(broken("an answer without a sequence".into())),
                     },
-                    // The end, or nothing there.
+                    // The end of the subject, or an empty subject.
                     Some(status) if matches!(status.as_u16(), 204 | 404) => return Ok(found),
                     Some(status) => return Err(broken(format!("status {status}"))),
                 },

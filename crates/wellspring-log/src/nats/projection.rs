@@ -1,8 +1,9 @@
-//! What a node knows of the stream: the [`Index`] of all runs, where their frames are, and the
-//! newest frames themselves.
+//! A node's view of the stream: the [`Index`] of all runs, the sequences of their frames, and the
+//! newest frames.
 //!
-//! It is made of the stream's messages in their order and of nothing else, so every node has the
-//! same, and can make it anew. A write is acknowledged to its caller once it is in here.
+//! It is computed from the stream's messages in order and from nothing else, so all nodes have the
+//! same projection, and a node rebuilds it when it starts. A write is acknowledged to its caller
+//! after it was applied here.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
@@ -15,14 +16,15 @@ use crate::index::{ENTRY_BYTES, FrameChange, Index};
 use crate::store::{Finding, SnapshotKind, StoreError, StoredFrame};
 use crate::watch::Watches;
 
-/// Bytes of the newest frames that a node keeps, so that readers of what goes on now ask the
-/// server for nothing.
+/// Bytes of the newest frames that a node keeps, so that readers of active runs need no request to
+/// the server.
 const RECENT_BYTES_MAX: usize = 32 * 1024 * 1024;
 
-/// The places of so many frames are kept of a run that goes on. Of older ones, every so manieth.
+/// The positions of this many newest frames of a run are kept, and of every frame whose index is a
+/// multiple of this number.
 const PLACES: usize = 64;
 
-/// The most damaged messages that are reported.
+/// Maximum number of damaged messages that are reported.
 const FINDINGS_MAX: usize = 1000;
 
 #[derive(Debug)]
@@ -31,37 +33,37 @@ pub(super) struct Projection {
     /// The last sequence of each thread's subject.
     thread_sequences: HashMap<ThreadId, u64>,
     damaged_documents: BTreeSet<Box<str>>,
-    /// What is damaged and belongs to no run that is known.
+    /// Damage that belongs to no known run.
     findings: Vec<Finding>,
-    /// Deleted runs of which something may still be there.
+    /// Deleted runs whose other messages may still be in the stream.
     pub(super) leftovers: Vec<(RunId, u64, DeletedLine)>,
     recent: Recent,
-    /// How the ids of this process's messages begin.
+    /// The prefix of the ids of this process's messages.
     me: Box<str>,
     watches: Watches,
 }
 
-/// Where the frames of a run are.
+/// The positions of a run's frames in the stream.
 #[derive(Debug, Default)]
 pub(super) struct Places {
-    /// The sequence of its first frame.
+    /// The sequence of the run's first frame.
     pub(super) created: u64,
-    /// The id of the message that created it.
+    /// The id of the message that created the run.
     pub(super) created_by: Box<str>,
-    /// The last sequence of its subject.
+    /// The last sequence of the run's subject.
     pub(super) sequence: u64,
-    /// The last sequence of its inbox.
+    /// The last sequence of the run's inbox subject.
     pub(super) inbox_sequence: u64,
-    /// The sum of its last frame.
+    /// The checksum of the run's last frame.
     pub(super) sum: u32,
     pub(super) damage: Option<(Seq, String)>,
-    /// Every so manieth frame.
+    /// The position of every frame whose index is a multiple of [`PLACES`].
     marks: Vec<Place>,
-    /// The newest frames.
+    /// The positions of the newest frames.
     newest: VecDeque<Place>,
     frames: usize,
     pub(super) folds: BTreeMap<(SnapshotKind, Seq), Vec<u64>>,
-    /// The parts of the snapshot that is coming in.
+    /// The sequences of the parts of an incomplete snapshot.
     parts: Vec<u64>,
 }
 
@@ -71,7 +73,7 @@ struct Place {
     sequence: u64,
 }
 
-/// The newest frames, by their sequences.
+/// The newest frames of all runs, by sequence.
 #[derive(Debug, Default)]
 struct Recent {
     frames: BTreeMap<u64, (RunId, StoredFrame)>,
@@ -102,7 +104,7 @@ impl Places {
         }
     }
 
-    /// Where to begin to read for a record: at its frame, or some frames before it.
+    /// The sequence to read from to find a record: that of its frame, or of an earlier frame.
     pub(super) fn before(&self, record: Seq) -> u64 {
         let newest = self.newest.partition_point(|place| place.first <= record);
         if newest > 0 {
@@ -127,7 +129,7 @@ impl Projection {
         }
     }
 
-    /// The run's places, unless there is none or it is damaged.
+    /// The positions of a run's frames. Fails if the run does not exist or is damaged.
     pub(super) fn whole(&self, run: RunId) -> Result<&Places, StoreError> {
         let places = &self.index.kept(run)?.frames;
         match &places.damage {
@@ -144,7 +146,7 @@ impl Projection {
         self.damaged_documents.contains(document)
     }
 
-    /// The newest frames of a run after a record, if all of them are here.
+    /// The newest frames of a run after a record; `None` if some of them are no longer in memory.
     pub(super) fn recent(&self, run: RunId, after: Seq) -> Option<Vec<StoredFrame>> {
         let kept = self.index.runs.get(&run)?;
         let newest = &kept.frames.newest;
@@ -158,7 +160,7 @@ impl Projection {
         found.collect()
     }
 
-    /// Everything that is damaged.
+    /// All known damage.
     pub(super) fn findings(&self) -> Vec<Finding> {
         let of_run = |run: &RunId| {
             let (at, what) = self.index.runs.get(run)?.frames.damage.as_ref()?;
@@ -174,7 +176,7 @@ impl Projection {
         runs.chain(documents).chain(self.findings.iter().cloned()).take(FINDINGS_MAX).collect()
     }
 
-    /// Takes in the next message.
+    /// Applies the next message of the stream.
     pub(super) fn apply(&mut self, message: &Message) {
         let (kind, rest) = message.subject.split_once('.').unwrap_or((&message.subject, ""));
         match message.decode() {
@@ -204,7 +206,7 @@ impl Projection {
             }
             return;
         }
-        // A damaged snapshot saves no time, and costs nothing else.
+        // A damaged snapshot is only reported: without it, more records are folded.
         if self.findings.len() < FINDINGS_MAX {
             let what = format!("message {sequence} of {kind}.{rest}: {what}");
             self.findings.push(Finding { run, what, remedy: "remove the message from the stream" });
@@ -240,8 +242,8 @@ impl Projection {
                 let bytes = incoming.body.len() + entries.len() * 2 * ENTRY_BYTES;
                 let Ok(kept) = self.index.grow(run, bytes) else { return };
                 kept.frames.inbox_sequence = sequence;
-                // The end was first, which every node sees in the same order; whoever put them
-                // is told so.
+                // The run's last frame comes first in the stream, so every node ignores these
+                // commands, and their sender gets an error.
                 if kept.info.state.is_final() {
                     return;
                 }
@@ -263,7 +265,7 @@ impl Projection {
                 return;
             }
             (Entry::Name { name, run }, _) => {
-                // A name of a run that is deleted means nothing.
+                // The name of a deleted run has no effect.
                 let _ = self.index.bind(name.into(), run);
                 return;
             }
@@ -302,7 +304,7 @@ impl Projection {
         if let Some(new) = line.new {
             let new = new.into_new_run(run);
             if self.index.refuses(&new).is_some() {
-                // Fences do not let this happen; somebody else has written to the stream.
+                // The fences rule this out, so another program has written to the stream.
                 return self.note_damage("run", &run.to_string(), sequence, "it exists".into());
             }
             let places = Places { created: sequence, created_by: id, ..Places::default() };
@@ -396,7 +398,7 @@ mod tests {
     use crate::nats::wire::{InboxLine, Outgoing};
     use crate::store::{Append, NewFrame, NewRun, RunState};
 
-    /// The last two writers have no fence in common: the order in the stream decides.
+    /// The last frame and a command have no common fence: their order in the stream decides.
     #[test]
     fn a_command_behind_the_end_of_its_run_is_taken_in_nowhere() {
         let run = RunId::new(uuid::Uuid::from_u128(1));

@@ -1,4 +1,4 @@
-//! What is read from the stream itself: older frames, and snapshots.
+//! Reads from the stream itself: older frames, and snapshots.
 
 use bytes::Bytes;
 use tokio::time::Instant;
@@ -34,7 +34,7 @@ impl Shared {
         let subject = wire::run_subject(run);
         let (mut frames, mut bytes) = (Vec::<StoredFrame>::new(), 0);
         let mut next = None;
-        // What is before the record asked for is read, too.
+        // The first messages may be before the requested record.
         while bytes <= bytes_max && frames.last().is_none_or(|last| last.last() < page.head) {
             let found = self.api.read_from(&subject, from, bytes_max.max(64 * 1024)).await?;
             let before = from;
@@ -57,7 +57,8 @@ impl Shared {
                 frames.push(frame);
             }
             if from == before {
-                // Deleted meanwhile; or the replica that answered does not have it yet.
+                // The run was deleted in the meantime, or the replica that answered does not have
+                // the message yet.
                 self.current().await?;
                 lock(&self.projection).whole(run)?;
                 if self.missing(&subject, from, Instant::now() >= until).await? {
@@ -70,7 +71,7 @@ impl Shared {
         Ok(page)
     }
 
-    /// Whether the leader has nothing of a subject from a sequence on, either.
+    /// Whether the leader, too, has no message of a subject from a sequence on.
     pub(super) async fn missing(
         &self,
         subject: &str,
@@ -84,7 +85,8 @@ impl Shared {
         Ok(last.is_none_or(|last| last.sequence < from))
     }
 
-    /// The bytes of a snapshot, unless it is gone or damaged: it saves time and nothing else.
+    /// The bytes of a snapshot; `None` if it was removed or is damaged. Without it, more records
+    /// are folded.
     pub(super) async fn fold(&self, sequences: &[u64]) -> Result<Option<Bytes>, StoreError> {
         let mut bytes = Vec::new();
         for sequence in sequences {
@@ -121,7 +123,8 @@ impl Shared {
             });
             past.collect()
         };
-        // All at once: a long conversation is not read one by one.
+        // The snapshots are read concurrently, so that a long conversation does not take a round
+        // trip per run.
         let past = found.into_iter().map(async |(info, fold)| {
             let Some((at, sequences)) = fold else { return Ok(PastRun { info, folded: None }) };
             let folded = self.fold(&sequences).await?.map(|body| (at, body));
@@ -131,7 +134,8 @@ impl Shared {
     }
 }
 
-/// The frames from the one with the record after `after`, at least one and not past so many bytes.
+/// The frames from the one with record `after + 1` on, up to `bytes_max` bytes but at least one
+/// frame.
 fn cut(frames: Vec<StoredFrame>, after: Seq, bytes_max: usize) -> Vec<StoredFrame> {
     let mut bytes = 0;
     let within = |frame: &StoredFrame| {

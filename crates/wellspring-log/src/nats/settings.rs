@@ -1,4 +1,4 @@
-//! How to reach the servers, what the stream has to be, and what the servers have to keep.
+//! Options of the store, the connection, and the checks of the servers and of the stream.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -18,37 +18,39 @@ use crate::store::StoreError;
 /// How long connecting may take.
 const CONNECT: Duration = Duration::from_secs(10);
 
-/// The oldest server with all that the store uses: atomic batches and expiring messages.
+/// The oldest server version with the features that the store uses: atomic batches and expiring
+/// messages.
 const OLDEST: (u64, u64, u64) = (2, 12, 0);
 
-/// The oldest server that keeps what it has synced through a loss of power.
+/// The oldest server version in which synced messages survive a power loss.
 const OLDEST_SAFE: (u64, u64, u64) = (2, 12, 3);
 
-/// The most bytes of a server's answer to a question about its settings.
+/// Maximum size of a server's monitoring response in bytes.
 const ANSWER_BYTES_MAX: u64 = 1024 * 1024;
 
-/// The smallest `max_payload`: with less, hardly a frame would fit.
+/// The smallest accepted `max_payload`: with less, few frames would fit.
 const PAYLOAD_MIN: usize = 4 * OVERHEAD_BYTES;
 
-/// How a NATS store behaves.
+/// Options of a NATS store.
 #[derive(Clone, Debug)]
 pub struct NatsOptions {
-    /// The servers, such as `nats://10.0.0.1:4222`; separated by commas, if several.
+    /// The servers' addresses, separated by commas, such as `nats://10.0.0.1:4222`.
     pub address: Box<str>,
-    /// How this process proves who it is.
+    /// How this process authenticates.
     pub auth: NatsAuth,
-    /// How connections are encrypted.
+    /// The TLS options of connections.
     pub tls: NatsTls,
-    /// The stream's name, with which all subjects begin. It is created if there is none.
+    /// The stream's name, which is also the prefix of all subjects. The stream is created if it
+    /// does not exist.
     pub stream: Box<str>,
-    /// How many servers keep each message.
+    /// The number of servers that store each message.
     pub replicas: usize,
-    /// What an acknowledged write survives.
+    /// The failures that an acknowledged write survives.
     pub durability: Durability,
-    /// The monitoring addresses of all servers, such as `http://10.0.0.1:8222`: where
-    /// [`Durability::PowerLoss`] looks whether they can keep it.
+    /// The monitoring addresses of all servers, such as `http://10.0.0.1:8222`. Required by
+    /// [`Durability::PowerLoss`], which checks the servers' settings there.
     pub monitors: Vec<Box<str>>,
-    /// The stream grows to so many bytes at most.
+    /// Maximum size of the stream in bytes; `None` for no limit.
     pub bytes_max: Option<u64>,
     /// See [`NATS_INDEX_BYTES_MAX`].
     pub index_bytes_max: usize,
@@ -56,32 +58,33 @@ pub struct NatsOptions {
     pub settle: Duration,
 }
 
-/// How a process proves to the servers who it is.
+/// How a process authenticates to the servers.
 #[derive(Clone, Default)]
 pub enum NatsAuth {
-    /// Not at all.
+    /// Without credentials.
     #[default]
     None,
-    /// By a token.
+    /// With a token.
     Token(Box<str>),
-    /// By a name and a password.
+    /// With a user name and a password.
     User {
-        /// The name.
+        /// The user name.
         name: Box<str>,
         /// The password.
         password: Box<str>,
     },
-    /// By a file with a JWT and a seed.
+    /// With a credentials file: a JWT and a seed.
     Credentials(PathBuf),
 }
 
-/// How connections to the servers are encrypted. An address that begins with `tls://` requires
-/// it, with the system's certificates unless others are named.
+/// The TLS options of connections. TLS is required if the address begins with `tls://`. Server
+/// certificates are verified with the system's root certificates unless `root_certificates` is set.
 #[derive(Clone, Debug, Default)]
 pub struct NatsTls {
-    /// Certificates of those who may sign for the servers, in a PEM file.
+    /// A PEM file with the root certificates that may sign the servers' certificates.
     pub root_certificates: Option<PathBuf>,
-    /// Our own certificate and its key, in PEM files, for servers that ask for one.
+    /// PEM files with our own certificate and its key, for servers that require a client
+    /// certificate.
     pub client_certificate: Option<(PathBuf, PathBuf)>,
 }
 
@@ -97,7 +100,7 @@ impl std::fmt::Debug for NatsAuth {
 }
 
 impl NatsOptions {
-    /// Options for servers at an address, with the usual values.
+    /// Options for servers at an address, with the defaults.
     #[must_use]
     pub fn at(address: impl Into<Box<str>>) -> Self {
         Self {
@@ -115,32 +118,32 @@ impl NatsOptions {
     }
 }
 
-/// NATS could not be used as a store.
+/// A NATS store could not be opened.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum NatsOpenError {
-    /// There is no connection.
+    /// No server could be reached.
     #[error("could not connect to NATS at {address}: {cause}")]
     Connect {
-        /// Where.
+        /// The address.
         address: Box<str>,
-        /// What happened.
+        /// The cause.
         cause: String,
     },
-    /// A setting of the server or of the stream does not do.
+    /// A setting of a server or of the stream is not sufficient.
     #[error("{what}; {remedy}")]
     Setting {
-        /// What was found.
+        /// The setting that was found.
         what: String,
-        /// What to do.
+        /// How to correct it.
         remedy: String,
     },
-    /// JetStream did not do what it was asked.
+    /// JetStream rejected a request, or did not answer it.
     #[error("could not use the stream {stream}: {cause}")]
     Stream {
-        /// Which stream.
+        /// The stream's name.
         stream: Box<str>,
-        /// What happened.
+        /// The cause.
         cause: String,
     },
     /// The stream could not be read.
@@ -161,7 +164,7 @@ pub(super) async fn connect(options: &NatsOptions) -> Result<Client, NatsOpenErr
         return Err(setting(what, "use letters, digits, `-` and `_`"));
     }
     if options.address.contains('@') {
-        // Addresses are shown in errors and in logs.
+        // An address with credentials is refused, because addresses appear in errors and logs.
         let what = "the address of the NATS servers contains a name or a token";
         return Err(setting(what, "remove it from the address, and say it apart"));
     }
@@ -169,7 +172,7 @@ pub(super) async fn connect(options: &NatsOptions) -> Result<Client, NatsOpenErr
         .name("wellspring")
         .connection_timeout(CONNECT)
         .ping_interval(Duration::from_secs(5))
-        // Runs outlive a server's restart, however long it takes.
+        // Reconnects without limit, because runs outlive a server's restart.
         .max_reconnects(None)
         .reconnect_delay_callback(|attempt| {
             Duration::from_millis(50 * u64::try_from(attempt.clamp(1, 40)).unwrap_or(40))
@@ -209,7 +212,7 @@ pub(super) async fn connect(options: &NatsOptions) -> Result<Client, NatsOpenErr
     Ok(client)
 }
 
-/// Whether the servers can do and keep what is asked.
+/// Checks that the servers have the required version, settings and durability.
 async fn check_server(client: &Client, options: &NatsOptions) -> Result<(), NatsOpenError> {
     let info = client.server_info();
     let old = |version: &str, oldest: (u64, u64, u64)| {
@@ -262,7 +265,7 @@ fn version(text: &str) -> (u64, u64, u64) {
     (next(), next(), next())
 }
 
-/// What a server says of itself at its monitoring address.
+/// A server's variables (`/varz`), read from its monitoring address.
 async fn varz(monitor: &str) -> Result<Value, String> {
     let rest = monitor.strip_prefix("http://").ok_or("it has to begin with http://")?;
     let host = rest.trim_end_matches('/');
@@ -280,7 +283,7 @@ async fn varz(monitor: &str) -> Result<Value, String> {
     serde_json::from_slice(&answer[end + 4..]).map_err(|error| error.to_string())
 }
 
-/// Creates the stream, or looks whether the one that is there will do.
+/// Creates the stream, or checks the settings of the existing one.
 pub(super) async fn ensure_stream(api: &Api, options: &NatsOptions) -> Result<(), NatsOpenError> {
     let failed = |error: AskError| NatsOpenError::Stream {
         stream: options.stream.clone(),
@@ -302,7 +305,7 @@ pub(super) async fn ensure_stream(api: &Api, options: &NatsOptions) -> Result<()
                 "max_bytes": bytes_max.unwrap_or(-1),
                 "max_age": 0,
                 "max_msg_size": -1,
-                // What is kept is never dropped to make room.
+                // A full stream refuses new messages instead of dropping old ones.
                 "discard": "new",
                 "duplicate_window": 120_000_000_000_u64,
                 "allow_rollup_hdrs": true,

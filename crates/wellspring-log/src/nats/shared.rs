@@ -1,4 +1,5 @@
-//! What the parts of the store share: how far this node knows the stream, and writes that settle.
+//! State that the parts of the store share: the progress of the projection, and writes that are
+//! repeated until their outcome is known.
 
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher as _;
@@ -17,31 +18,31 @@ use crate::lock;
 use crate::store::StoreError;
 use crate::watch::Watches;
 
-/// Writers of one process that may write to the same subject wait for each other: the number of
-/// places to wait.
+/// Number of locks for concurrent writers of this process. Writers of the same subject share a
+/// lock; others rarely do.
 pub(super) const STRIPES: usize = 64;
 
-/// After so long without the message that someone waits for, it is asked whether there is one.
+/// How long to wait for an expected message before asking the server whether it exists.
 pub(super) const STALL: Duration = Duration::from_millis(300);
 
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(super) api: Arc<Api>,
     pub(super) projection: Mutex<Projection>,
-    /// The last sequence that the projection has.
+    /// The last sequence that the projection has applied.
     pub(super) applied: watch::Sender<u64>,
-    /// Makes the follower begin again.
+    /// Makes the follower create its consumer again.
     pub(super) again: tokio::sync::Notify,
     pub(super) watches: Watches,
     pub(super) looks: mpsc::Sender<oneshot::Sender<Result<u64, StoreError>>>,
-    /// For writers of one subject.
+    /// Locks for writers, by subject.
     pub(super) stripes: Vec<tokio::sync::Mutex<()>>,
-    /// For those who decide what to write before they do; taken before one of the others.
+    /// Locks for operations that read before they write. Taken before a lock in `stripes`.
     pub(super) deciding: Vec<tokio::sync::Mutex<()>>,
     pub(super) hasher: RandomState,
     pub(super) batches: Semaphore,
     pub(super) runtime: Handle,
-    /// How the ids of this process's messages begin, with a dot at the end.
+    /// The prefix of the ids of this process's messages, ending in a dot.
     pub(super) me: Box<str>,
     pub(super) count: AtomicU64,
     pub(super) payload_max: usize,
@@ -76,12 +77,12 @@ impl Shared {
         outgoing.map_err(|error| StoreError::failed("writing a message", error))
     }
 
-    /// Waits for other writers of this process to the same subject.
+    /// Excludes other writers of this process to the same subject.
     pub(super) async fn alone(&self, subject: &str) -> tokio::sync::MutexGuard<'_, ()> {
         self.stripes[self.stripe(subject)].lock().await
     }
 
-    /// Waits for others of this process who decide about the same thing.
+    /// Excludes other operations of this process that decide about the same thing.
     pub(super) async fn deciding(&self, about: &str) -> tokio::sync::MutexGuard<'_, ()> {
         self.deciding[self.stripe(about)].lock().await
     }
@@ -90,7 +91,7 @@ impl Shared {
         usize::try_from(self.hasher.hash_one(of) % STRIPES as u64).unwrap_or_default()
     }
 
-    /// Reads everything, however long it takes, as long as it goes on.
+    /// Waits until the whole stream is applied. There is no time limit while progress is made.
     pub(super) async fn catch_up(&self) -> Result<(), StoreError> {
         let last = self.api.last_sequence().await?;
         loop {
@@ -102,7 +103,7 @@ impl Shared {
         }
     }
 
-    /// Waits until this node knows all that is acknowledged now.
+    /// Waits until this node has applied everything that is acknowledged now.
     pub(super) async fn current(&self) -> Result<(), StoreError> {
         let closed = || StoreError::failed("asking for the stream's state", "the store is closed");
         let (sender, answer) = oneshot::channel();
@@ -111,7 +112,7 @@ impl Shared {
         self.applied_to(last).await
     }
 
-    /// Waits until this node has taken in everything up to a sequence.
+    /// Waits until this node has applied all messages up to a sequence.
     pub(super) async fn applied_to(&self, sequence: u64) -> Result<(), StoreError> {
         let mut applied = self.applied.subscribe();
         let until = Instant::now() + self.api.settle;
@@ -124,7 +125,7 @@ impl Shared {
                 let cause = "the stream's messages did not come; check the NATS servers";
                 return Err(StoreError::failed("waiting for the stream", cause));
             }
-            // What was removed meanwhile is never pushed.
+            // A message that was removed in the meantime is never pushed.
             let have = *self.applied.borrow();
             match self.api.next_after(have).await? {
                 Some(next) if next <= sequence => {
@@ -137,7 +138,7 @@ impl Shared {
         }
     }
 
-    /// Refuses to grow past the maximum.
+    /// Fails if the index has reached its maximum size.
     pub(super) fn has_room(&self) -> Result<(), StoreError> {
         if lock(&self.projection).index.bytes > self.index_bytes_max {
             return Err(StoreError::Full {
@@ -149,8 +150,8 @@ impl Shared {
         Ok(())
     }
 
-    /// The last sequence of a subject, which this node has then taken in, or that a message of
-    /// this id is there.
+    /// Waits until this node has applied the last message of a subject. Returns its sequence: `Ok`
+    /// if the message has this id, otherwise `Err`.
     pub(super) async fn last_of(
         &self,
         subject: &str,
@@ -161,9 +162,9 @@ impl Shared {
         Ok(if last.id.as_deref() == Some(id) { Ok(last.sequence) } else { Err(last.sequence) })
     }
 
-    /// Writes a message as what is known allows, until it is there or refused. `judge` looks at
-    /// what is known now: it gives the message's subject's last sequence as this node knows it, or
-    /// the result. A refusal is only believed when this node is current.
+    /// Writes a message until it is stored or refused. `judge` decides from the projection: it
+    /// returns the last sequence that the message's subject must have, or the refusal. A refusal is
+    /// final only if the projection is current.
     pub(super) async fn write<T>(
         &self,
         message: &Outgoing,
@@ -205,7 +206,7 @@ impl Shared {
         }
     }
 
-    /// Writes a message that nothing fences; gives its sequence.
+    /// Writes a message without a fence and returns its sequence.
     pub(super) async fn put(&self, message: &Outgoing, how: How) -> Result<u64, StoreError> {
         match self.api.publish(message, how).await {
             Ok(sequence) => self.applied_to(sequence).await.map(|()| sequence),
@@ -216,7 +217,7 @@ impl Shared {
         }
     }
 
-    /// Answers from what is known, once that is current.
+    /// Reads from the projection once it is current.
     pub(super) async fn ask<T>(
         &self,
         read: impl FnOnce(&Projection) -> Result<T, StoreError>,
@@ -226,7 +227,7 @@ impl Shared {
     }
 }
 
-/// Asks how far the stream is, once for all who wait.
+/// Asks for the stream's last sequence, with one request for all callers that wait.
 pub(super) async fn look(
     api: Arc<Api>,
     mut asked: mpsc::Receiver<oneshot::Sender<Result<u64, StoreError>>>,

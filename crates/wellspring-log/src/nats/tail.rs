@@ -1,5 +1,5 @@
-//! Follows the stream: the server pushes every message, and a gap makes this begin again after
-//! the last message that was taken in.
+//! Follows the stream. The server pushes every message. After a gap, a new consumer starts after
+//! the last message that was applied.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -12,13 +12,13 @@ use super::Shared;
 use super::api::{Api, Kept};
 use super::wire::SUM;
 
-/// The server says that often that there is nothing new.
+/// Interval of the server's heartbeats while there are no messages.
 const HEARTBEAT: Duration = Duration::from_secs(1);
 
-/// Without anything from the server for so long, a new consumer is made.
+/// Without a message or a heartbeat for this long, a new consumer is created.
 const SILENCE: Duration = Duration::from_secs(3);
 
-/// The pause before a consumer is made again.
+/// Pause before a consumer is created again.
 const PAUSE: Duration = Duration::from_millis(200);
 
 pub(super) async fn follow(shared: Weak<Shared>) {
@@ -71,7 +71,7 @@ async fn follow_once(shared: &Weak<Shared>, api: &Api, last: &mut u64) -> Result
     }
 }
 
-/// Answers a heartbeat that asks for it, and notices a gap.
+/// Answers a heartbeat if it requests an answer, and detects gaps.
 async fn heard(api: &Api, message: &Message, delivered: u64) -> Result<(), String> {
     let header = |name: &str| message.headers.as_ref().and_then(|headers| headers.get(name));
     let reply = message
@@ -88,10 +88,10 @@ async fn heard(api: &Api, message: &Message, delivered: u64) -> Result<(), Strin
     }
 }
 
-/// The stream's sequence and the consumer's number, from a delivered message's reply subject.
+/// The stream's sequence and the consumer's number of a message, parsed from its reply subject.
 fn places(reply: &str) -> Option<(u64, u64)> {
     let tokens: Vec<_> = reply.strip_prefix("$JS.ACK.")?.split('.').collect();
-    // Newer servers put the domain and the account before the stream.
+    // Newer servers put the domain and the account in front of the stream's name.
     let at = if tokens.len() == 7 { 3 } else { 5 };
     Some((tokens.get(at)?.parse().ok()?, tokens.get(at + 1)?.parse().ok()?))
 }

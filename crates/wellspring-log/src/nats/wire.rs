@@ -4,20 +4,20 @@
 //!
 //! | subject | messages |
 //! | --- | --- |
-//! | `wellspring.run.<run>` | the frames of a run, in order; that its owner gave it up; that it is deleted |
+//! | `wellspring.run.<run>` | a run: its frames, in order, its releases and its deletion |
 //! | `wellspring.inbox.<run>` | commands for a run |
-//! | `wellspring.fold.<run>` | snapshots of folds, in parts |
-//! | `wellspring.thread.<thread>` | which run was last created in a thread: the fence of its creation |
+//! | `wellspring.fold.<run>` | snapshots of a run, in parts |
+//! | `wellspring.thread.<thread>` | the newest run of a thread; fences the creation of the next |
 //! | `wellspring.title.<thread>` | the title of a thread, and whether it is archived |
-//! | `wellspring.name.<hash>` | which run a surface's own id means |
+//! | `wellspring.name.<hash>` | the run that a surface's own id is bound to |
 //! | `wellspring.document.<segments>` | a document; the last message counts |
-//! | `wellspring.audit.<hash of the tenant>` | what people did |
-//! | `wellspring.beat.<hash of the node>` | a sign of life; the last message counts |
+//! | `wellspring.audit.<hash of the tenant>` | audit entries |
+//! | `wellspring.beat.<hash of the node>` | a node's heartbeat; the last message counts |
 //!
 //! A message is a line of JSON, then the bytes that belong to it: the records of a frame, a part
 //! of a snapshot. The header `Wellspring-Sum` is the CRC-32 of the subject below the stream's name
 //! (such as `run.<run>`), a zero byte and the whole message, in eight hexadecimal digits. A frame
-//! names the sum of the frame before it, so that a missing one is noticed.
+//! names the checksum of the run's previous frame, so that a missing frame is detected.
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -31,19 +31,20 @@ use crate::store::{Adopt, Append, ExternalId, NewFrame, NewRun, RunState, Snapsh
 /// The header with a message's checksum.
 pub(super) const SUM: &str = "Wellspring-Sum";
 
-/// Bytes of a message beside a frame's records: the line of JSON with the search text, and the
+/// Bytes of a message besides a frame's records: the line of JSON with the searchable text, and the
 /// headers.
 pub(super) const OVERHEAD_BYTES: usize = 64 * 1024;
 
 /// The first line of a message.
 #[derive(Debug, Deserialize, Serialize)]
 pub(super) struct Line {
-    /// The writer, a dot and a number: the message id too.
+    /// The writer's name, a dot and a number. Also the message id that the server uses to detect
+    /// duplicates.
     pub(super) id: Box<str>,
     pub(super) entry: Entry,
 }
 
-/// What a message says.
+/// The content of a message.
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Entry {
@@ -62,8 +63,8 @@ pub(super) enum Entry {
         part: usize,
         parts: usize,
     },
-    /// The run was created in the thread, or with the name, to whose subject this is written; its
-    /// first frame says so and counts.
+    /// Marks that a run was created with the thread or the name of this subject. The run's first
+    /// frame holds the data; this message is only a fence.
     Fence {
         run: RunId,
     },
@@ -85,14 +86,14 @@ pub(super) enum Entry {
     },
 }
 
-/// A frame.
+/// The header line of a frame.
 #[derive(Debug, Deserialize, Serialize)]
 pub(super) struct FrameLine {
     pub(super) first: Seq,
     pub(super) count: u32,
-    /// The sum of the frame before it.
+    /// The checksum of the run's previous frame; `None` for the first frame.
     pub(super) prev: Option<u32>,
-    /// How many of the bytes are the records; the rest is the run, folded.
+    /// The length of the records in bytes; the rest of the body is the folded run.
     pub(super) bytes: usize,
     pub(super) at: Millis,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -115,7 +116,7 @@ pub(super) struct AdoptLine {
     pub(super) node: Box<str>,
 }
 
-/// What a run's first frame says of it.
+/// The data of a new run, in its first frame.
 #[derive(Debug, Deserialize, Serialize)]
 pub(super) struct NewLine {
     pub(super) thread: ThreadId,
@@ -134,12 +135,12 @@ pub(super) struct NameLine {
     pub(super) id: Box<str>,
 }
 
-/// A run is deleted.
+/// The deletion of a run.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub(super) struct DeletedLine {
     pub(super) thread: ThreadId,
     pub(super) names: Vec<NameLine>,
-    /// Whether what belongs to it is gone, too.
+    /// Whether the other messages of the run were removed too.
     pub(super) done: bool,
 }
 
@@ -168,10 +169,10 @@ pub(super) enum FoldKind {
     Transcript,
 }
 
-/// A message on its way.
+/// A message to be published.
 #[derive(Clone, Debug)]
 pub(super) struct Outgoing {
-    /// Below the stream's name.
+    /// The subject without the stream's name.
     pub(super) subject: String,
     pub(super) id: Box<str>,
     pub(super) payload: Bytes,
@@ -194,7 +195,7 @@ impl Outgoing {
     }
 }
 
-/// A message as it was kept.
+/// A decoded message.
 #[derive(Debug)]
 pub(super) struct Incoming {
     pub(super) line: Line,
@@ -202,7 +203,7 @@ pub(super) struct Incoming {
     pub(super) sum: u32,
 }
 
-/// Reads a message, if it is whole.
+/// Decodes a message and verifies its checksum.
 pub(super) fn decode(
     subject: &str,
     sum_header: Option<&str>,
@@ -258,7 +259,8 @@ pub(super) fn beat_subject(node: &str) -> String {
     format!("beat.{}", hash(&[node]))
 }
 
-/// A document's segments as tokens; what a token cannot hold is `=` and two hexadecimal digits.
+/// Encodes a document's segments as subject tokens. Characters that a token cannot contain become
+/// `=` and two hexadecimal digits.
 pub(super) fn document_subject(name: &str) -> String {
     let mut subject = String::from("document.");
     for byte in name.bytes() {
@@ -271,7 +273,7 @@ pub(super) fn document_subject(name: &str) -> String {
     subject
 }
 
-/// The document that a subject below `document.` is of.
+/// The name of the document that a subject after `document.` belongs to.
 pub(super) fn document_name(tokens: &str) -> Option<Box<str>> {
     let mut name = Vec::new();
     let mut rest = tokens.bytes();
@@ -288,7 +290,7 @@ pub(super) fn document_name(tokens: &str) -> Option<Box<str>> {
     String::from_utf8(name).ok().map(Into::into)
 }
 
-/// Half of a SHA-256 over the texts, each with its length.
+/// The first half of a SHA-256 over the texts, each with its length.
 fn hash(texts: &[&str]) -> String {
     let mut hasher = Sha256::new();
     for text in texts {

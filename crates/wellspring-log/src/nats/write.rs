@@ -1,4 +1,4 @@
-//! What changes the stream: runs, frames, snapshots, commands, names, documents and the audit.
+//! Writes to the stream: runs, frames, snapshots, commands, names, documents and the audit log.
 
 use bytes::Bytes;
 use tokio::time::{Instant, sleep};
@@ -17,7 +17,7 @@ use crate::store::{
 };
 use crate::thread::ThreadChange;
 
-/// The most bytes of one snapshot; a larger one is not kept.
+/// Maximum size of a snapshot in bytes; a larger one is not stored.
 const FOLD_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 impl Shared {
@@ -117,7 +117,8 @@ impl Shared {
         let judge = |projection: &Projection| {
             judge_append(projection, append)?;
             let places = projection.whole(run)?;
-            // The sum of the frame before is in the message.
+            // The message contains the checksum of the previous frame, so it is only valid after
+            // that frame.
             if places.sum == prev {
                 Ok(places.sequence)
             } else {
@@ -137,7 +138,7 @@ impl Shared {
         self.payload_max - OVERHEAD_BYTES
     }
 
-    /// Puts a snapshot into the stream, in one step however many parts it has.
+    /// Stores a snapshot in one step, however many parts it has.
     pub(super) async fn put_fold(
         &self,
         run: RunId,
@@ -192,7 +193,7 @@ impl Shared {
         let _alone = self.deciding(&format!("put.{run}")).await;
         let until = Instant::now() + self.api.settle;
         loop {
-            // A key that is taken, or a full inbox, is only believed when current.
+            // A taken key or a full inbox is only reported if the projection is current.
             self.current().await?;
             let (plan, of, sequence) = {
                 let projection = lock(&self.projection);
@@ -206,7 +207,7 @@ impl Shared {
                 Plan::Put { puts, new } => (puts, new),
             };
             self.has_room()?;
-            // Kept first, because both cannot be one step.
+            // Written first, because the audit entry and the command cannot be written in one step.
             for audit in new.iter().filter_map(|(_, new)| new.audit.clone()) {
                 self.put_audit(audit).await?;
             }
@@ -233,7 +234,8 @@ impl Shared {
                     .ok_or(())
             };
             match self.write(&message, How::default(), seen).await? {
-                // The run may have ended just before; then no node takes the commands in.
+                // The run may have ended just before. In that case every node ignores the commands,
+                // and this returns the error.
                 Ok(_) => {
                     lock(&self.projection).index.plan_inbox(run, commands)?;
                     return Ok(PutAll::Done(puts));
@@ -242,14 +244,14 @@ impl Shared {
                     let cause = "others write to the same inbox all the time";
                     return Err(StoreError::failed("putting commands", cause));
                 }
-                // Somebody else was first: what it means is decided anew.
+                // Another node wrote to the inbox first, so the commands are planned again.
                 Err(()) => {}
             }
         }
     }
 
-    /// Puts commands of a run that is being copied, with the numbers that they had: one message
-    /// each, because they may be large.
+    /// Stores the inbox of a run that is being copied, with the original numbers. Each command is a
+    /// message of its own, because commands may be large.
     pub(super) async fn import_inbox(
         &self,
         run: RunId,
@@ -277,7 +279,7 @@ impl Shared {
         let subject = wire::audit_subject(&tenant);
         let message = self.outgoing(subject.clone(), Entry::Audit(Box::new(new.into())), &[])?;
         let sequence = self.put(&message, How::default()).await?;
-        // The first of two with the same key counts.
+        // Of two entries with the same key, the first one counts.
         let number = known().unwrap_or(sequence);
         let oldest = lock(&self.projection).index.audit_excess(&tenant);
         if let Some(oldest) = oldest {
@@ -372,7 +374,7 @@ impl Shared {
         let message = self.outgoing(wire::run_subject(run), Entry::Deleted(line.clone()), &[])?;
         let judge = |projection: &Projection| match projection.index.runs.get(&run) {
             None => Err(Ok(false)),
-            // What is damaged cannot go on, and would stay for ever.
+            // A damaged run cannot continue, so it can be deleted before it has ended.
             Some(kept) if !kept.info.state.is_final() && kept.frames.damage.is_none() => {
                 Err(Err(StoreError::Unfinished(run)))
             }
@@ -384,7 +386,7 @@ impl Shared {
         }
     }
 
-    /// Removes what belongs to a run that was deleted at a sequence.
+    /// Removes everything that belongs to a run whose deletion has the sequence `at`.
     pub(super) async fn clean(
         &self,
         run: RunId,
@@ -400,19 +402,20 @@ impl Shared {
             self.api.purge(&wire::thread_subject(line.thread), at).await?;
             self.api.purge(&wire::title_subject(line.thread), at).await?;
         }
-        // The last word replaces the frames, and expires when every node has heard it.
+        // The final deletion message replaces the frames, and expires after every node has received
+        // it.
         let done = Entry::Deleted(DeletedLine { done: true, ..line.clone() });
         let message = self.outgoing(wire::run_subject(run), done, &[])?;
         let how = How { expected: Some(at), replaces: true, expires: true };
         match self.api.publish(&message, how).await {
             Ok(sequence) => self.applied_to(sequence).await,
-            // Another node was faster, or the id is in use again.
+            // Another node was first, or the id is in use again.
             Err(PublishError::Conflict) => Ok(()),
             Err(PublishError::Store(error)) => Err(error),
         }
     }
 
-    /// Removes what a node that died in the middle of a deletion has left.
+    /// Removes what remains of runs whose deletion was interrupted by the end of a process.
     pub(super) async fn sweep(&self) {
         let leftovers = std::mem::take(&mut lock(&self.projection).leftovers);
         for (run, at, line) in leftovers {

@@ -1,4 +1,4 @@
-//! Everything moves from one kind of store to another, and back.
+//! Copies from one kind of store to another, and back.
 
 use std::time::Duration;
 
@@ -20,11 +20,11 @@ use crate::options::LogOptions;
 use crate::store::{ExternalId, Store};
 use crate::thread::ThreadChange;
 
-/// No node is alive in these tests.
+/// No time to watch for heartbeats: these tests have no live nodes.
 const NO_WAIT: Duration = Duration::ZERO;
 
-/// What is copied to another store and from there to a third is the same; commands keep their
-/// numbers, and the next ones are new. A store that is not empty takes no copy.
+/// A copy in another store, and a copy of that in a third one, equal the original. Commands keep
+/// their numbers, and later commands get new ones. A store that is not empty is refused.
 pub async fn everything_moves_and_comes_back(subject: &impl Subject) {
     let original = MemoryStore::default();
     let [running, _, _] = fill(&original).await;
@@ -42,7 +42,7 @@ pub async fn everything_moves_and_comes_back(subject: &impl Subject) {
     let PutAll::Done(puts) = put else { panic!("{put:?}") };
     assert_eq!(puts[0], Put { number: InboxNo(1), existed: true });
     assert!(puts[1].number > InboxNo(3) && !puts[1].existed, "{puts:?}");
-    // Its owner did not come along, so it goes on with the next one.
+    // The owner is not copied, so another owner can adopt the run.
     let log = Log::new(copy, LogOptions::default());
     let due = log.due(None, 10).await.unwrap().runs;
     assert!(due.iter().any(|due| due.run == running && due.owner.is_none()), "{due:?}");
@@ -54,7 +54,7 @@ fn input(key: &str) -> NewCommand {
     NewCommand { key: key.into(), command, audit: None }
 }
 
-/// Three runs: one without an end, one that is paused, one that has finished.
+/// Three runs: one is running, one is paused, one has finished.
 async fn fill(store: &MemoryStore) -> [RunId; 3] {
     let log = Log::new(std::sync::Arc::new(store.reopen()), LogOptions::default());
     let name =
@@ -83,7 +83,7 @@ async fn fill(store: &MemoryStore) -> [RunId; 3] {
             owner.commit().await.unwrap();
         }
         owner.push(AgentNo::ROOT, Event::PartFinished { part });
-        // The second has an effect, and the third needs none.
+        // The second command has an effect; the third one has none.
         let accepted = Event::InputAccepted {
             inbox: InboxNo(2),
             content: vec![Content::text("2")],
@@ -113,7 +113,7 @@ async fn fill(store: &MemoryStore) -> [RunId; 3] {
     let details = json!({ "tool": "shell" });
     let act =
         Act { at: Millis(5), by: "someone".into(), run: runs[0], did: "approve".into(), details };
-    // Also of a tenant whose runs are all gone.
+    // A tenant without runs, which only has an audit entry.
     store.put_audit(NewAudit { tenant: "gone".into(), key: "key".into(), act }).await.unwrap();
     [runs[0], runs[1], runs[2]]
 }

@@ -1,4 +1,4 @@
-//! What the log promises, over every store.
+//! Tests of the log's promises over every store.
 #![expect(clippy::unwrap_used, reason = "helpers of tests: a panic is a failed test")]
 
 mod basics;

@@ -1,4 +1,4 @@
-//! NATS passes the one suite, with one server and with three.
+//! The NATS store passes the store suite, with one server and with three.
 
 use std::process::Command;
 use std::sync::{Arc, Mutex, Weak};
@@ -17,13 +17,13 @@ use wellspring_log::{
 };
 use wellspring_testkit::{NatsServers, soak};
 
-/// A stream of its own on servers that the tests of the same moment share.
+/// A stream of its own, on servers that concurrent tests share.
 pub(crate) struct Nats {
     servers: Arc<NatsServers>,
     stream: String,
 }
 
-/// One server, and three. They end with the last test that uses them.
+/// One server, and three. They stop when the last test that uses them ends.
 static SERVERS: [Mutex<Weak<NatsServers>>; 2] = [const { Mutex::new(Weak::new()) }; 2];
 
 impl Nats {
@@ -126,7 +126,7 @@ mod three {
     wellspring_log::store_suite!(maybe: super::Nats::start(3));
 }
 
-/// A promise that the servers' settings cannot keep is refused, and the setting is named.
+/// If the servers' settings cannot provide the durability, opening fails and names the setting.
 #[tokio::test]
 async fn power_loss_is_promised_only_by_servers_that_sync() {
     let mut found = Vec::new();
@@ -168,8 +168,8 @@ fn new_run(run: u128, thread: u128, name: &str, node: &str) -> (NewRun, NewFrame
     (new, NewFrame { count: 1, body: "one".into(), state, ..NewFrame::default() })
 }
 
-/// Two nodes create runs of one thread, and runs of one name, at the same moment: each time one
-/// of them wins, and the other is told which.
+/// Two nodes create runs of one thread, and runs of one name, at the same moment. Each time, one of
+/// them succeeds and the other gets the existing run.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn of_two_nodes_that_start_the_same_one_wins() {
     let Some(nats) = Nats::start(1) else { return };
@@ -201,13 +201,13 @@ async fn of_two_nodes_that_start_the_same_one_wins() {
     }
 }
 
-/// What a commit costs the servers does not depend on how many runs others watch.
+/// The number of messages per commit does not depend on how many idle runs other nodes watch.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_foreign_commit_costs_the_same_however_many_runs_are_idle() {
     const COMMITS: u64 = 50;
     let mut costs = Vec::new();
     for idle in [10_u128, 1000] {
-        // Nobody else's messages are to be counted.
+        // Servers of its own, so that no messages of other tests are counted.
         let Some(servers) = NatsServers::start(1, false) else { return };
         let servers = Arc::new(servers);
         let nats = Nats { servers: Arc::clone(&servers), stream: "counted".into() };
@@ -242,11 +242,11 @@ async fn a_foreign_commit_costs_the_same_however_many_runs_are_idle() {
         costs.push((asked() - before) / COMMITS);
     }
     println!("messages to the server per foreign commit, with 10 and 1,000 idle runs: {costs:?}");
-    // The append, the reader's questions, and what comes by itself as time goes by.
+    // The append, the reader's requests, and periodic messages.
     assert!(costs[1] <= costs[0] + 1 && costs[1] <= 8, "{costs:?}");
 }
 
-/// What `docs/nats.md` says of subjects, messages and checksums is enough for another client.
+/// The subjects, messages and checksums in `docs/nats.md` are sufficient to write another client.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn another_client_reads_a_run_and_its_checksums_agree() {
     let Some(nats) = Nats::start(1) else { return };

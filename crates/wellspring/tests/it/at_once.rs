@@ -1,4 +1,4 @@
-//! Many runs on several threads: what is promised of one holds for each.
+//! Many runs on several threads: the promises for one run hold for each.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::kit::records;
 
 const RUNS: usize = 100;
 
-/// In real time: the runs race with their readers and with the answers.
+/// In real time, so that runs race with their readers and their answers.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn every_reader_of_every_run_sees_the_same_and_every_result_comes() {
     let model = Scripted::new([

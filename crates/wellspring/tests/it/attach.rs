@@ -12,7 +12,7 @@ use wellspring::{Content, Log, LogOptions, Seq, ToolResult, ToolSpec};
 
 use crate::kit::{line, lines, message, records, soon};
 
-/// A run with a bit of everything that is shown.
+/// A run with every kind of visible event.
 fn busy() -> Agent {
     let model = Scripted::new([
         Say::new().thought("Let me look.").call("show", json!({})),

@@ -1,4 +1,4 @@
-//! What every test here starts from.
+//! Shared helpers of these tests.
 
 use std::time::Duration;
 
@@ -9,10 +9,10 @@ use wellspring::crates::core::Checker;
 use wellspring::prelude::*;
 use wellspring::{Hooks, Outcome, Record, RunId, Seq, ThoughtStream, render};
 
-/// Under paused time this passes at once when nothing else can happen: a hang fails.
+/// Under paused time, the limit passes at once if all tasks wait, so a hang fails the test.
 const LIMIT: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
-/// Waits for what must come.
+/// Waits for a future that must resolve.
 pub(crate) async fn soon<R>(future: impl Future<Output = R>) -> R {
     tokio::time::timeout(LIMIT, future).await.expect("it never came")
 }
@@ -27,7 +27,7 @@ pub(crate) fn line(event: &ThoughtEvent) -> String {
     value.to_string()
 }
 
-/// All the events, one per line.
+/// All events, one per line.
 pub(crate) async fn lines(events: impl Stream<Item = ThoughtEvent>) -> Vec<String> {
     soon(events.map(|event| line(&event)).collect()).await
 }
@@ -49,7 +49,7 @@ pub(crate) async fn records<T>(stream: &ThoughtStream<T>) -> Vec<Record> {
     records
 }
 
-/// Says when a run has ended, without reading it.
+/// Resolves when a run has ended, without reading it.
 pub(crate) struct Ended(mpsc::UnboundedSender<Outcome>);
 
 impl Ended {

@@ -1,4 +1,4 @@
-//! The library as its users see it.
+//! The library from its users' point of view.
 #![expect(
     clippy::unwrap_used,
     clippy::expect_used,

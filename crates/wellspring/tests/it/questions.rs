@@ -19,7 +19,7 @@ struct Remove {
     path: String,
 }
 
-/// Asks first, because of its kind. Counts how often it ran.
+/// Asks first, because of its kind. Counts its calls.
 fn remove(ran: &Arc<AtomicUsize>) -> FunctionTool {
     let ran = Arc::clone(ran);
     function("remove", "Removes.", move |input: Remove, cx: Context| {
@@ -60,7 +60,7 @@ async fn a_yes_lets_the_tool_run_and_a_no_does_not() {
 #[tokio::test(start_paused = true)]
 async fn many_questions_are_answered_at_once() {
     let (agent, ran) = remover(&["a", "b", "c"]);
-    // Nobody gets past this until all three have been asked.
+    // Blocks until all three questions were asked.
     let all_asked = Arc::new(Barrier::new(3));
     let think = agent.say("?").on_question(move |_| {
         let all_asked = Arc::clone(&all_asked);
@@ -130,7 +130,7 @@ async fn whoever_comes_back_finds_the_questions_that_wait() {
     let again = agent.attach::<String>(run).on_question(async |_| Answer::yes());
     assert_eq!(soon(again.result()).await.unwrap(), "Done.");
     assert_eq!(ran.load(Ordering::SeqCst), 1);
-    // Those that were answered are not asked again.
+    // Answered questions are not asked again.
     assert_eq!(soon(agent.attach::<String>(run).questions().next()).await, None);
 }
 
@@ -198,7 +198,7 @@ async fn a_tool_can_ask_for_itself() {
     assert_eq!(soon(answered.run()).await.unwrap(), "blue");
 }
 
-/// Without a function that answers, nothing waits: the answer is no, and the model is told.
+/// Without `on_question`, questions are denied at once, and the model gets the reason.
 #[tokio::test(start_paused = true)]
 async fn a_program_that_never_answers_denies_at_once() {
     let (agent, ran) = remover(&["a"]);

@@ -1,4 +1,4 @@
-//! Typed results: what fits, what is repaired, and what the errors say.
+//! Typed results: valid ones, repaired ones, and errors.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -109,7 +109,7 @@ async fn an_invalid_result_is_repaired() {
         ),
     ]
     "#);
-    // Handing over the result is not shown as a tool.
+    // The call that returns the result is not shown as a tool.
     insta::assert_snapshot!(lines(stream).await.join("\n"), @r#"
     {"type":"thought","text":"One."}
     {"type":"thought","text":"As "}

@@ -58,7 +58,7 @@ async fn read_file(input: ReadFile, _: Context) -> Result<String, ToolError> {
     Ok(format!("the text of {}", input.path))
 }
 
-/// What the example's screen shows.
+/// The lines on the example's screen.
 #[derive(Default)]
 struct Ui {
     thinking: String,
@@ -281,7 +281,8 @@ async fn a_blocking_turn_with_calls_only() {
     assert_eq!(seen, want);
 }
 
-/// `StreamingEvent`, folded as a screen folds it: deltas by request, and which are done.
+/// `StreamingEvent`s as a screen would fold them: the text of each request, and which ones are
+/// done.
 #[tokio::test(start_paused = true)]
 async fn streaming_events_of_a_run() {
     let model = Scripted::new([
@@ -394,7 +395,7 @@ async fn running_tools_go_through_adapt_tool_event() {
     }
 }
 
-/// "Sub-Agent Calls": `CallAgentTool`, which forwards what it likes, here thoughts too.
+/// "Sub-Agent Calls": `CallAgentTool`, which forwards a selection of events, here thoughts too.
 #[tokio::test(start_paused = true)]
 async fn a_tool_that_wraps_a_sub_agent() {
     #[derive(Deserialize, JsonSchema)]
@@ -456,7 +457,8 @@ async fn a_tool_that_wraps_a_sub_agent() {
     }));
 }
 
-/// The built-in sub-agents: words are progress, and thoughts for a reader that asks for them.
+/// The built-in sub-agents: text is progress, and thoughts are available to readers that request
+/// them.
 #[tokio::test(start_paused = true)]
 async fn thoughts_of_a_built_in_sub_agent() {
     let poet = Agent::model(Scripted::new([Say::new().thought("Flowers.").chunks(["Roses."])]))

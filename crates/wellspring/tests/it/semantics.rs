@@ -63,9 +63,9 @@ async fn events_can_be_iterated_without_awaiting_the_result() {
     let mut stream = Agent::model(thinker()).think::<u32>().text("?").stream();
     let events: Vec<_> = soon(stream.by_ref().collect()).await;
     assert_eq!(events, thinker_events());
-    // It resolved in the background.
+    // It resolved without being polled.
     assert_eq!(soon(stream.transcript()).await.unwrap().result, Some(json!(42)));
-    // And the end stays the end.
+    // After the end, the stream stays at its end.
     assert_eq!(stream.next().await, None);
     assert!(stream.error().is_none());
 }
@@ -106,7 +106,7 @@ async fn the_result_can_be_had_before_while_and_after_iterating() {
 
 #[tokio::test(start_paused = true)]
 async fn the_result_is_there_before_the_run_ends_and_no_later_event_is_lost() {
-    // Another call of the same turn goes on after the result was handed over.
+    // Another call of the same turn continues after the result was returned.
     let model = Scripted::new([Say::new()
         .call("slow", json!({}))
         .call("return_result", json!({"value": 42}))]);

@@ -1,4 +1,4 @@
-//! Skills: told by name, read when needed.
+//! Skills: listed by name, and read on request.
 
 use std::error::Error as _;
 use std::fs;
@@ -11,7 +11,7 @@ use wellspring::{Event, SkillError};
 
 use crate::kit::{records, soon};
 
-/// A folder with a skill that has a file beside it, and a secret outside of it.
+/// A folder with a skill and a further file, and a secret outside of it.
 fn folder() -> tempfile::TempDir {
     let directory = tempfile::tempdir().unwrap();
     let skill = directory.path().join("haiku");
@@ -25,7 +25,7 @@ fn folder() -> tempfile::TempDir {
     directory
 }
 
-/// What `read_skill` says to these arguments.
+/// The result of `read_skill` for these arguments.
 async fn read(agent: &Agent, arguments: serde_json::Value) -> String {
     let model = Scripted::new([Say::new().call("read_skill", arguments), Say::new().text(".")]);
     let stream = agent.say("?").model(model).stream();
@@ -62,7 +62,7 @@ async fn skills_are_told_by_name_and_description() {
     - haiku: How to write a haiku.
     read_skill
     ");
-    // Without any there is no word of them, and no tool.
+    // Without skills, the instructions do not mention them, and there is no tool.
     let none = Agent::model(Scripted::with(|request| {
         Say::new().text(format!("[{}] {}", request.instructions, request.tools.len()))
     }));

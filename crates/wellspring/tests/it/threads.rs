@@ -1,4 +1,4 @@
-//! Conversations: what is carried on, and what is not.
+//! Conversations: what a request inherits, and what it does not.
 
 use serde_json::json;
 use wellspring::crates::core::MessagePart;
@@ -8,7 +8,7 @@ use wellspring::{Log, Message, Runtime, StartError, WhenBusy};
 
 use crate::kit::soon;
 
-/// One line per message: who, and what.
+/// One line per message: its role and its text.
 fn shown(messages: &[Message]) -> Vec<String> {
     let said = |part: &MessagePart| part.text.clone();
     messages
@@ -30,7 +30,7 @@ fn shown(messages: &[Message]) -> Vec<String> {
         .collect()
 }
 
-/// Says what it was shown.
+/// Answers with the messages that it got.
 fn mirror() -> Scripted {
     Scripted::with(|request| Say::new().text(shown(&request.messages).join(" | ")))
 }
@@ -45,7 +45,7 @@ async fn an_agent_knows_what_was_said_in_its_thread() {
     let want =
         ["user: a", "agent: user: a", "user: b", "agent: user: a | agent: user: a | user: b"];
     assert_eq!(shown(&history), want);
-    // Another thread knows nothing of it; neither does a request of its own.
+    // Another thread does not have these messages, and neither does a request without a thread.
     assert_eq!(soon(agent.thread().say("c").run()).await.unwrap(), "user: c");
     assert_eq!(soon(agent.say("d").run()).await.unwrap(), "user: d");
 }
@@ -57,7 +57,7 @@ async fn typed_results_are_part_of_the_conversation() {
         _ => Say::new().text(shown(&request.messages).join(" | ")),
     });
     let thread = Agent::model(model).thread();
-    // The result is there before its run ends; the next request waits for that.
+    // The result is available before its run ends; the next request waits for the end.
     assert_eq!(soon(thread.think::<u32>().text("a number").run()).await.unwrap(), 7);
     assert_eq!(
         soon(thread.say("and?").run()).await.unwrap(),
@@ -103,7 +103,7 @@ async fn a_thread_can_branch() {
     soon(thread.say("b").run()).await.unwrap();
     let branch = thread.say("c").continuing(run);
     assert_eq!(soon(branch.run()).await.unwrap(), "user: a | agent: user: a | user: c");
-    // The latest branch is the conversation now.
+    // The latest branch is the conversation from now on.
     let history = soon(thread.history()).await.unwrap();
     let want =
         ["user: a", "agent: user: a", "user: c", "agent: user: a | agent: user: a | user: c"];

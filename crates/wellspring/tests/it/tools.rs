@@ -1,4 +1,4 @@
-//! What can be a tool, what it knows, and agents that call agents.
+//! Tools of all forms, their context, and agents that call agents.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ async fn double(input: Double, _: Context) -> Result<i64, ToolError> {
     Ok(input.number * 2)
 }
 
-/// Calls a tool once and says what it said.
+/// Calls a tool once and answers with its result.
 fn calls(name: &'static str, arguments: serde_json::Value) -> Agent {
     Agent::model(Scripted::with(move |request| match request.messages.last() {
         Some(wellspring::Message::Results { results }) => {

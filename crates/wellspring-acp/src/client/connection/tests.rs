@@ -1,4 +1,4 @@
-//! What a connection holds, up to each maximum, over a wire that the test is the other end of.
+//! The limits of a connection, each reached once; the test is the other end.
 
 use serde_json::json;
 
@@ -33,15 +33,15 @@ impl Agent {
         assert!(self.say.send(heard).await.is_ok(), "nobody listens");
     }
 
-    /// The next thing that it is told.
+    /// The next message to the agent.
     async fn hear(&mut self) -> Value {
         serde_json::from_slice(&self.heard.recv().await.unwrap()).unwrap()
     }
 
-    /// Says as much as anybody takes; gives how much that was.
+    /// Sends until the other side stops reading, and returns the number of messages.
     async fn flood(&self, say: impl Fn(usize) -> Heard) -> usize {
         for number in 0.. {
-            // Whoever could make room is let run first: there is one thread.
+            // Yields to the tasks that could make room, because there is one thread.
             for _ in 0..16 {
                 tokio::task::yield_now().await;
             }
@@ -52,7 +52,7 @@ impl Agent {
         unreachable!("it has no end")
     }
 
-    /// Waits until all that was said before has been dealt with.
+    /// Waits until all earlier messages are handled.
     async fn settled(&mut self, connection: &Connection) {
         let (asked, ()) = tokio::join!(connection.request("ping", json!({})), async {
             let id = self.hear().await["id"].clone();
@@ -76,7 +76,7 @@ async fn a_full_queue_makes_the_agent_wait_and_loses_nothing() {
     let (route, mut queue) = Queue::new(None);
     queue.begin();
     connection.route("s", route);
-    // The queue, what waits before it, and the one that is being put in.
+    // The queue, the messages in front of it, and the one that is being put in.
     let said = agent.flood(|number| update("s", number)).await;
     assert_eq!(said, QUEUE_MAX + LINES_WAITING_MAX + 1);
     let mut got = Vec::new();
@@ -99,7 +99,7 @@ async fn a_queue_of_large_messages_makes_the_agent_wait_sooner() {
         let params = json!({"sessionId": "s", "update": {"number": number, "text": large}});
         line(&json!({"method": "session/update", "params": params}))
     };
-    // What fits, what waits before it, and the one that is being put in.
+    // The queue's capacity, the messages in front of it, and the one that is being put in.
     let said = agent.flood(message).await;
     assert_eq!(said, QUEUE_BYTES_MAX / large.len() - 1 + LINES_WAITING_MAX + 2);
     for number in 0..said {
@@ -148,7 +148,7 @@ async fn sessions_that_are_over_are_remembered_up_to_a_maximum() {
         connection.forget(&number.to_string());
     }
     assert_eq!(connection.shared.state().gone.len(), 1);
-    // What is said of one is not kept, and what it asks is refused.
+    // Notifications for an unknown session are dropped, and requests are refused.
     agent.say(update(&GONE_MAX.to_string(), 1)).await;
     let params = json!({"sessionId": GONE_MAX.to_string()});
     agent.say(line(&json!({"id": 9, "method": "fs/read_text_file", "params": params}))).await;
@@ -179,8 +179,8 @@ async fn whoever_waits_hears_of_the_end_and_its_reason() {
     assert_eq!(late.to_string(), why.to_string());
 }
 
-/// What is about no session waits for those who are there, up to the maximum of a queue, and the
-/// agent does not wait for them.
+/// Messages outside any session wait for the listeners, up to the capacity of a queue. The agent
+/// does not wait.
 #[tokio::test]
 async fn what_is_about_no_session_waits_for_a_client() {
     let (out, heard) = mpsc::channel(LINES_WAITING_MAX);
@@ -192,7 +192,7 @@ async fn what_is_about_no_session_waits_for_a_client() {
     let says = |number: usize| {
         line(&json!({"jsonrpc": "2.0", "method": "_says", "params": {"number": number}}))
     };
-    // Nobody is there.
+    // There is no listener.
     agent.say(says(0)).await;
     agent.settled(&connection).await;
     let (mut stays, leaves) = (attending.join(), attending.join());
@@ -205,7 +205,7 @@ async fn what_is_about_no_session_waits_for_a_client() {
         let Some(Wish::Notification(method, params)) = stays.next().await else { panic!() };
         assert_eq!((&*method, params), ("_says", json!({"number": number})));
     }
-    // The one who is left is asked.
+    // The remaining listener gets the request.
     let asks = json!({"jsonrpc": "2.0", "id": 7, "method": "_asks", "params": {}});
     agent.say(line(&asks)).await;
     let Some(Wish::Request(request)) = stays.next().await else { panic!() };
@@ -213,7 +213,7 @@ async fn what_is_about_no_session_waits_for_a_client() {
     assert_eq!(agent.hear().await["result"], "yes");
 }
 
-/// What comes too late for one run is there for the next, and those who listen hear it at once.
+/// Messages that come too late for one run are delivered to the next; listeners get them at once.
 #[tokio::test]
 async fn what_comes_too_late_is_kept_up_to_a_maximum() {
     let (connection, mut agent) = connect();

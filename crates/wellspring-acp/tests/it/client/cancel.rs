@@ -1,4 +1,4 @@
-//! Cancelling reaches the agent, and does not wait for ever.
+//! Cancelling reaches the agent, and waits for a limited time.
 
 use serde_json::json;
 use wellspring_acp::client::AcpAgent;
@@ -75,7 +75,7 @@ async fn an_agent_that_does_not_hear_is_killed_once_it_serves_nobody_else() {
     let second = until(&runtime, other, asked).await;
     assert_eq!(session(&first).1, session(&second).1, "they share a process");
     let process = watch(session(&first).1);
-    // Past the question it no longer listens.
+    // After the question it ignores messages.
     let Event::QuestionAsked(question) = &first.last().unwrap().event else { unreachable!() };
     runtime.local().answer(deaf, question.question, wellspring_core::Answer::yes()).await.unwrap();
     let echoed = |event: &Event| matches!(event, Event::PartDelta { part, chunk } if part.0 == 2 && !chunk.starts_with('{'));
@@ -83,7 +83,7 @@ async fn an_agent_that_does_not_hear_is_killed_once_it_serves_nobody_else() {
     cancel(&runtime, deaf).await;
     assert!(is_cancelled(&outcome(&finished(&runtime, deaf).await)));
     assert_eq!(agent.processes(), 0, "it takes no more prompts");
-    // The neighbour is not disturbed, and when it is done the process goes.
+    // Another run of the same process is not affected, and the process ends after it.
     let Event::QuestionAsked(question) = &second.last().unwrap().event else { unreachable!() };
     runtime.local().answer(other, question.question, wellspring_core::Answer::yes()).await.unwrap();
     until(&runtime, other, echoed).await;
@@ -113,7 +113,7 @@ async fn a_question_that_is_open_when_the_run_is_cancelled_is_cancelled_too() {
     assert!(heard.contains(r#""outcome":{"outcome":"cancelled"}"#), "{heard}");
 }
 
-/// What an agent asked and does not want to know any more is no question for anybody.
+/// A question that the agent withdraws is no longer open.
 #[tokio::test]
 async fn an_agent_withdraws_what_it_asked() {
     let call = json!({"toolCallId": "c", "title": "rm a"});

@@ -1,4 +1,4 @@
-//! What an agent wants to know of the user is a question like any other.
+//! An agent's questions to the user are questions of the run.
 
 use serde_json::{Value, json};
 use wellspring_core::{Answer, CancelWhen, Event, Form};
@@ -58,7 +58,7 @@ async fn few_values_are_a_choice_and_a_no_is_a_no() {
     }
 }
 
-/// Nobody here can open a page safely, and a kind that nobody knows is not guessed at.
+/// URL questions are declined, because opening a page is not safe, and so are unknown kinds.
 #[tokio::test]
 async fn other_kinds_are_declined() {
     for mode in ["url", "telepathy"] {

@@ -54,7 +54,7 @@ async fn much_garbage_is_not() {
 #[tokio::test]
 async fn a_message_without_end_is_not_waited_for() {
     let endless = "x".repeat(LINE_BYTES_MAX + 1);
-    // Too long for an environment, so from a file.
+    // Too long for an environment variable, so it is read from a file.
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("line");
     std::fs::write(&file, endless).unwrap();

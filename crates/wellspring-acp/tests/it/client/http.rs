@@ -1,4 +1,4 @@
-//! An agent over HTTP, as far as a server by hand can tell.
+//! An agent over HTTP, with a server that is written by hand.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -8,8 +8,8 @@ use std::time::Duration;
 use serde_json::json;
 use wellspring_acp::client::{AcpAgent, AcpConfig};
 
-/// A server that introduces itself, holds the stream of the connection open, and tells what it
-/// was asked.
+/// A server that handles `initialize`, keeps the connection's stream open, and records the
+/// requests.
 fn serve() -> (String, Receiver<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/acp", listener.local_addr().unwrap());
@@ -47,7 +47,7 @@ fn answer(mut stream: TcpStream, tell: &Sender<String>) {
     }
 }
 
-/// Reads a whole request, and gives the lines of its head; `None` at the end of the connection.
+/// Reads a whole request and returns the lines of its head; `None` at the end of the connection.
 fn head(requests: &mut BufReader<TcpStream>) -> Option<Vec<String>> {
     let mut head = Vec::new();
     loop {
@@ -87,7 +87,7 @@ async fn a_server_is_told_when_we_are_done_and_gets_its_cookies_back() {
     );
 }
 
-/// A server whose first answer has no end is not read to its end.
+/// A first response without an end is read up to a limit only.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_first_answer_without_an_end_is_given_up() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -102,7 +102,7 @@ async fn a_first_answer_without_an_end_is_given_up() {
         stream.write_all(begin.as_bytes()).unwrap();
         let spaces = vec![b' '; 1024 * 1024];
         let sent = std::iter::repeat_with(|| stream.write_all(&spaces)).take_while(Result::is_ok);
-        // It ends when the client hangs up.
+        // Ends when the client disconnects.
         tell.send(sent.count()).unwrap();
     });
     let agent = AcpAgent::new("elsewhere", url.parse::<AcpConfig>().unwrap());

@@ -1,4 +1,4 @@
-//! What every test here starts from.
+//! Shared helpers of these tests.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -13,14 +13,14 @@ use wellspring_engine::{AgentDef, Runtime, StartRun};
 use wellspring_log::{Cursor, Log, LogOptions, MemoryStore};
 use wellspring_testkit::acp_agent::SCRIPT;
 
-/// Long enough for a busy machine; only a hang takes as long.
+/// Long enough that only a hang exceeds it, even on a busy machine.
 const LIMIT: Duration = Duration::from_secs(120);
 
 pub(super) fn runtime() -> Runtime {
     Runtime::new(Log::new(Arc::new(MemoryStore::default()), LogOptions::default()))
 }
 
-/// How an agent is started that follows a script.
+/// The command of an agent that follows a script.
 pub(super) fn config(script: &Value) -> AcpConfig {
     let program = std::env::current_exe().unwrap();
     let program = program.to_str().unwrap();
@@ -29,7 +29,7 @@ pub(super) fn config(script: &Value) -> AcpConfig {
         .cwd(std::env::temp_dir())
 }
 
-/// An agent whose prompts all take these steps.
+/// An agent that performs these steps for every prompt.
 pub(super) fn steps(steps: Value) -> AgentDef {
     scripted(&json!({"prompts": [steps]}))
 }
@@ -38,12 +38,12 @@ pub(super) fn scripted(script: &Value) -> AgentDef {
     driven(AcpAgent::new("scripted", config(script)))
 }
 
-/// An agent that ends by itself when it is told to: on a busy machine that may take a while.
+/// An agent that ends by itself when it is asked to, which may take a while on a busy machine.
 pub(super) fn driven(agent: AcpAgent) -> AgentDef {
     within_grace(agent, LIMIT)
 }
 
-/// An agent that never ends by itself, for which nobody need wait.
+/// An agent that never ends by itself, so it is killed after a short grace period.
 pub(super) fn deaf(agent: AcpAgent) -> AgentDef {
     within_grace(agent, Duration::from_millis(100))
 }
@@ -70,7 +70,7 @@ pub(super) async fn finished(runtime: &Runtime, run: RunId) -> Vec<Record> {
     records
 }
 
-/// The records up to the first that fits.
+/// The records up to the first one that matches.
 pub(super) async fn until(
     runtime: &Runtime,
     run: RunId,
@@ -98,7 +98,7 @@ async fn read(mut cursor: Cursor, records: &mut Vec<Record>, fits: impl Fn(&Even
     }
 }
 
-/// The run as lines, without what differs from run to run.
+/// The run as lines, without the parts that differ between runs.
 pub(super) fn shown(records: &[Record]) -> String {
     let told = records
         .iter()
@@ -113,7 +113,7 @@ pub(super) fn outcome(records: &[Record]) -> Outcome {
     }
 }
 
-/// The words of a run.
+/// The text of a run.
 pub(super) fn words(records: &[Record]) -> String {
     let deltas = records.iter().filter_map(|record| match &record.event {
         Event::PartDelta { chunk, .. } => Some(&**chunk),
@@ -122,7 +122,7 @@ pub(super) fn words(records: &[Record]) -> String {
     deltas.collect()
 }
 
-/// The agent's session, and its process.
+/// The id of the agent's session, and of its process.
 pub(super) fn session(records: &[Record]) -> (String, Pid) {
     let handle = records.iter().find_map(|record| match &record.event {
         Event::Attached { handle, .. } => handle["session"].as_str().map(str::to_owned),
@@ -133,12 +133,12 @@ pub(super) fn session(records: &[Record]) -> (String, Pid) {
     (session, Pid::from_raw(pid).unwrap())
 }
 
-/// Watches a process from now on.
+/// Watches a process.
 pub(super) fn watch(pid: Pid) -> OwnedFd {
     pidfd_open(pid, PidfdFlags::empty()).unwrap()
 }
 
-/// Waits until a process is gone.
+/// Waits until a process has ended.
 pub(super) async fn gone(process: OwnedFd) {
     let waiting = tokio::task::spawn_blocking(move || {
         let limit = Timespec { tv_sec: LIMIT.as_secs().cast_signed(), tv_nsec: 0 };

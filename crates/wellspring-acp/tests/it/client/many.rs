@@ -8,12 +8,12 @@ use wellspring_testkit::soak;
 
 use super::kit::{config, finished, gone, runtime, schema, session, watch};
 
-/// Says that this process does nothing else, so that its memory is that of the runs.
+/// Marks a process that runs no other tests, so that its memory is that of the runs.
 const ALONE: &str = "WELLSPRING_TEST_ALONE";
 
-/// What the runs may add to this process at their peak, all of them and their log in memory
-/// together. It was 36 MiB, unoptimised: some 350 KiB for each run with its session, its queue and
-/// its server of tools, and about 100 bytes of log for each of 20,000 pieces of text.
+/// Maximum growth of this process's memory, for all runs and their log in memory together. It was
+/// 36 MiB without optimisation: about 350 KiB for each run with its session, its queue and its
+/// server of tools, and about 100 bytes of log for each of 20,000 pieces of text.
 const PEAK_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
 #[test]
@@ -29,7 +29,7 @@ fn a_hundred_runs_over_four_agents_do_not_mix() {
     assert!(alone.status.success(), "{alone:#?}");
 }
 
-/// A figure of this process, in bytes.
+/// A value from this process's status, in bytes.
 fn memory(what: &str) -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix(what)).unwrap();

@@ -1,4 +1,4 @@
-//! What an agent may have at a time, up to each maximum.
+//! The limits of an agent's concurrent requests, each reached once.
 
 use futures::StreamExt as _;
 use serde_json::json;
@@ -11,7 +11,7 @@ use wellspring_engine::{Runtime, StartRun};
 
 use super::kit::{config, driven, finished, play, runtime, scripted, steps, until, words};
 
-/// Whether an event says these words.
+/// Whether an event contains this text.
 fn said(words: &'static str) -> impl Fn(&Event) -> bool {
     move |event| matches!(event, Event::PartDelta { chunk, .. } if chunk.contains(words))
 }
@@ -25,7 +25,7 @@ async fn questions_at_once() {
     let runtime = runtime();
     runtime.register(steps(json!([{"burst": burst}])));
     let run = runtime.local().start(StartRun::text("agent", "go")).await.unwrap().run;
-    // Nobody answers until the last one was refused.
+    // No answer is given until the last question was refused.
     let asked = until(&runtime, run, said("too many concurrent questions")).await;
     let mut questions = 0;
     for record in &asked {
@@ -52,7 +52,7 @@ async fn requests_at_once() {
     let runtime = runtime();
     runtime.register(steps(json!([{"request": create}, {"burst": wait}])));
     let run = runtime.local().start(StartRun::text("agent", "go")).await.unwrap().run;
-    // The command goes on until the last request was refused.
+    // The command runs until the last request was refused.
     until(&runtime, run, said("too many concurrent requests")).await;
     lock.unlock().unwrap();
     let said = words(&finished(&runtime, run).await);
@@ -98,12 +98,12 @@ async fn sessions_that_rest() {
     for _ in 1..SESSIONS_KEPT_MAX {
         say(&runtime, None).await;
     }
-    // The one that rested longest was closed, and is resumed; the next one is as it was.
+    // The session that was idle longest was closed, and is resumed. The next one is unchanged.
     assert!(!is_continued(&say(&runtime, Some(&second)).await));
     assert!(is_continued(&say(&runtime, Some(&first)).await));
 }
 
-/// However much an agent has said, it is handed on in pieces.
+/// However much output an agent sends, it is forwarded in pieces.
 #[tokio::test]
 async fn words_read_at_once() {
     const BATCH_BYTES_MAX: usize = 64 * 1024;
@@ -114,7 +114,7 @@ async fn words_read_at_once() {
     let text = json!({"long": BATCH_BYTES_MAX / 2});
     let (pieces, quick) = (100, 96);
     let mut steps = vec![text; pieces];
-    // A pipe holds the last few.
+    // The pipe holds the last few messages.
     steps.insert(quick, json!({"mark": mark}));
     let agent = AcpAgent::new("scripted", config(&json!({"prompts": [steps]})));
     let id = uuid::Uuid::nil();
@@ -131,7 +131,7 @@ async fn words_read_at_once() {
     };
     let context = Context::create("trace", CancellationToken::new());
     let mut batches = agent.run(request, context).await.unwrap();
-    // Its session, and the first of what it says. Then it says all that it can.
+    // The session and the first output. After that, it sends as much as it can.
     let mut sizes = Vec::new();
     for _ in 0..2 {
         sizes.push(batches.next().await.unwrap().unwrap().text_bytes());
@@ -146,7 +146,8 @@ async fn words_read_at_once() {
     assert!(full > quick / 3, "{sizes:?}");
 }
 
-/// A process takes so many prompts at a time; then there is another one.
+/// A process handles a limited number of prompts at a time; another process is started for further
+/// ones.
 #[tokio::test]
 async fn prompts_in_one_process() {
     let mut config = config(&json!({"prompts": [[{"text": "Hm."}, {"hang": 1}]]}));

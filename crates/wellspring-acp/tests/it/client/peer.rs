@@ -1,5 +1,5 @@
-//! Agents that others wrote: the examples of the protocol's own SDK, over stdio, HTTP and
-//! WebSocket; and the published schema of what a client may say.
+//! Third-party agents: the examples of the protocol's own SDK, over stdio, HTTP and WebSocket. Also
+//! the published schema of a client's messages.
 
 use std::io::{BufRead as _, BufReader};
 use std::path::PathBuf;
@@ -12,7 +12,7 @@ use wellspring_engine::{Runtime, StartRun};
 
 use super::kit::{config, driven, finished, outcome, play, runtime, schema, shown, until, words};
 
-/// The peers' folder, where they are to be used.
+/// The peers' directory, if they are enabled.
 fn peers() -> Option<PathBuf> {
     let wanted = std::env::var_os("WELLSPRING_PEER_ACP").is_some();
     wanted.then(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/peer/node_modules"))
@@ -91,7 +91,7 @@ async fn the_example_agent_is_cancelled() {
     assert!(matches!(ended, Outcome::Cancelled { .. }), "{ended}");
 }
 
-/// The example server, until it is dropped.
+/// The example server, killed on drop.
 struct Server(Child, u16);
 
 impl Server {
@@ -140,8 +140,8 @@ async fn the_example_server_is_reached_over_http_and_websocket() {
     assert!(message.contains("it answered with 404 Not Found"), "{message}");
 }
 
-/// What the scripted agent was told, each line held to its type in the published schema; gives
-/// the types. Answers are those to the requests of the script, in its order.
+/// Validates every message to the scripted agent against its type in the published schema, and
+/// returns the types. Responses answer the script's requests, in its order.
 fn hold(
     record: &std::path::Path,
     mut answers: impl Iterator<Item = &'static str>,
@@ -218,7 +218,8 @@ async fn all_that_we_say_fits_the_published_schema() {
     hold(&record, answers.into_iter());
 }
 
-/// A session that is continued after its agent died, cancelled, and closed for other tools.
+/// A session that continues after its agent has died, is cancelled, and is closed because the tools
+/// changed.
 #[tokio::test]
 async fn all_that_we_say_of_earlier_sessions_fits_the_published_schema() {
     if peers().is_none() {
@@ -245,14 +246,14 @@ async fn all_that_we_say_of_earlier_sessions_fits_the_published_schema() {
             after: Some(run),
             ..StartRun::new("agent", request)
         };
-        // Cancelled in the session that rested.
+        // Cancelled in the session that was idle.
         let second =
             runtime.local().start(after(first, RunRequest::text("two"))).await.unwrap().run;
         until(&runtime, second, |event| matches!(event, Event::PartDelta { .. })).await;
         runtime.local().cancel(second, CancelWhen::Now, None).await.unwrap();
         finished(&runtime, second).await;
-        // Other tools: the session is closed, and continued with them. There its first prompt
-        // ends without the result, so it is reminded, and cancelled then.
+        // The tools changed: the session is closed and continued with the new ones. Its first
+        // prompt there ends without a result, so the agent is reminded, and then cancelled.
         let request = RunRequest { result_schema: Some(schema()), ..RunRequest::text("three") };
         let third = runtime.local().start(after(second, request)).await.unwrap().run;
         until(

@@ -1,4 +1,4 @@
-//! What an agent asks before it does something.
+//! An agent's permission requests.
 
 use serde_json::{Value, json};
 use wellspring_core::{Answer, Approval, Event, Form, RunRequest, Scope};
@@ -14,7 +14,7 @@ fn asking() -> Value {
         {"update": {"sessionUpdate": "tool_call", "toolCallId": "c", "title": "rm a", "kind": "delete",
             "status": "pending", "rawInput": {"path": "a"}}},
         {"request": {"method": "session/request_permission", "params": {"toolCall": call, "options": [
-            // The first one is a trap.
+            // The first option is misleading.
             option("for-ever", "allow_always"), option("never", "reject_always"),
             option("not-now", "reject_once"), option("just-once", "allow_once"),
         ]}}},
@@ -22,7 +22,7 @@ fn asking() -> Value {
     ])
 }
 
-/// Answers the question that is asked, and gives the whole run.
+/// Answers the open question, and returns the whole run.
 async fn answered(answer: Answer) -> Vec<wellspring_core::Record> {
     let runtime = runtime();
     runtime.register(steps(asking()));

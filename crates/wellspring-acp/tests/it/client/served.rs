@@ -45,7 +45,7 @@ async fn a_command_is_run_and_its_output_is_in_the_run() {
 async fn what_an_agent_leaves_running_ends_with_the_run() {
     let folder = tempfile::tempdir().unwrap();
     let pipe = folder.path().join("alive");
-    // Whoever holds a lock on the file is alive.
+    // A process that holds a lock on the file is alive.
     let script = json!({"prompts": [[
         {"request": {"method": "terminal/create", "params": {"command": "sh", "args":
             ["-c", format!("exec 9>{}; flock 9; sleep 1000 & sleep 1000", pipe.display())]}}},
@@ -78,7 +78,7 @@ async fn what_is_not_allowed_is_not_served() {
     insta::assert_snapshot!(said, @r#"{"code":-32602,"message":"files are not read here"}{"code":-32601,"message":"there is no method \"terminal/create\" here"}"#);
 }
 
-/// Cargo sets `CARGO_MANIFEST_DIR` for this process, as others set their keys.
+/// Cargo sets `CARGO_MANIFEST_DIR` for this process; it stands for a variable with a secret.
 #[tokio::test]
 async fn neither_an_agent_nor_its_commands_see_our_environment() {
     const SECRET: &str = "CARGO_MANIFEST_DIR";

@@ -1,4 +1,4 @@
-//! Sessions: the runs of a thread share one, and it survives the agent.
+//! Sessions: the runs of a thread share a session, which outlives the agent's process.
 
 use std::sync::Arc;
 
@@ -48,7 +48,7 @@ async fn the_runs_of_a_thread_share_a_session_and_threads_do_not() {
     assert_eq!(session(&first).0, session(&second).0);
     assert_ne!(session(&first).0, session(&other).0);
     assert_eq!(words(&second), r#"[{"type":"text","text":"two"}]"#, "it knows what was said");
-    // Another branch must not know of this one.
+    // Another branch gets a session of its own.
     let (_, branch) = say(&runtime, "other", Some(&first)).await;
     assert_ne!(session(&branch).0, session(&first).0);
     assert!(words(&branch).contains("User: one"), "{}", words(&branch));
@@ -100,8 +100,8 @@ async fn a_continued_session_gets_its_mode_again() {
     assert_eq!(methods, [&first[..], &again[..]].concat());
 }
 
-/// A process may end between opening a session and prompting it. The agent is then given the
-/// whole request; one that has begun to work is only told to go on.
+/// A process may end between opening a session and prompting it. The agent then gets the whole
+/// request; an agent that had started to work is only asked to continue.
 #[tokio::test]
 async fn an_agent_that_was_never_prompted_gets_its_request() {
     let script = json!({"prompts": [[{"tell": 1}]], "capabilities": {"loadSession": true}});
@@ -130,7 +130,7 @@ async fn an_agent_that_was_never_prompted_gets_its_request() {
         });
         chunks.collect()
     };
-    // The session is opened, and then the process ends.
+    // The process ends right after the session is opened.
     let opened = run(None, None, 1).await;
     let [(_, Event::Attached { handle, .. }), ..] = &opened[..] else { panic!("{opened:?}") };
     let handle = Some((**handle).clone());

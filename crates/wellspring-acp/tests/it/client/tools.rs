@@ -1,4 +1,4 @@
-//! Our tools inside their agent, and the typed result out of it.
+//! Our tools in a remote agent, and the typed result that it returns.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What an agent reports is in the run.
+//! An agent's updates become events of the run.
 
 use serde_json::json;
 use wellspring_core::RunRequest;

@@ -3,7 +3,7 @@ use std::sync::Mutex;
 use super::*;
 use crate::tools::peer::{Peer, ok, redirect};
 
-/// Answers from a table: the first answer of a name, then the next, the last for ever.
+/// Answers from a table. The last answer of a name repeats.
 struct Table {
     answers: &'static [(&'static str, &'static [&'static str])],
     asked: Arc<Mutex<Vec<String>>>,
@@ -34,7 +34,7 @@ fn egress() -> Egress {
     egress_and_log().0
 }
 
-/// A guard that may reach the peer, and the names it looked up.
+/// A guard that allows the peer, and the names that it looked up.
 fn egress_and_log() -> (Egress, Arc<Mutex<Vec<String>>>) {
     let asked = Arc::new(Mutex::default());
     let table = Table { answers: NAMES, asked: Arc::clone(&asked) };
@@ -179,7 +179,7 @@ async fn what_must_not_be_reached_is_not() {
             "http://[::ffff:127.0.0.1]/",
             "[::ffff:7f00:1] is at ::ffff:127.0.0.1, which is refused: version 4 in disguise",
         ),
-        // Other ways to write 10.0.0.1.
+        // Other notations of 10.0.0.1.
         ("http://0x0a000001/", "10.0.0.1 is at 10.0.0.1, which is refused: private"),
         ("http://167772161/", "10.0.0.1 is at 10.0.0.1, which is refused: private"),
         ("http://10.1/", "10.0.0.1 is at 10.0.0.1, which is refused: private"),
@@ -226,8 +226,8 @@ async fn redirects_are_checked_like_the_first_address() {
     assert_eq!(peer.requests().len(), 2 + 1 + 1 + 1 + (REDIRECTS_MAX + 1) + 1);
 }
 
-/// A name that means another address the next time it is looked up gains nothing: it is
-/// looked up once, and that address is both checked and used.
+/// A name that resolves to another address at the next lookup gains nothing: it is resolved once,
+/// and that address is both checked and used.
 #[tokio::test]
 async fn a_name_is_looked_up_once() {
     let peer = Peer::new(|path| match path {
@@ -260,7 +260,7 @@ async fn an_answer_that_breaks_off_is_an_error() {
     assert_eq!(fetched(&egress(), &peer.url("/")).await, Err("cannot reach 127.0.0.1".to_owned()));
 }
 
-/// Time goes on by itself while nothing else can happen.
+/// Paused time advances when all tasks wait.
 #[tokio::test(start_paused = true)]
 async fn a_silent_peer_is_given_up() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -8,7 +8,7 @@ use wellspring_core::{Location, Tool as _, ToolResult, ToolUpdate};
 use super::*;
 use crate::tools::recording::{Heard, RecordingHost};
 
-/// `root` with some files in it, and something beside it that must not be seen.
+/// `root` with some files, and a file outside of it that must not be readable.
 fn tree() -> (TempDir, Files) {
     let directory = tempfile::tempdir().unwrap();
     let root = directory.path().join("root");
@@ -116,7 +116,7 @@ async fn what_is_read_has_a_maximum() {
     );
 }
 
-/// Nobody will ever write into it, so opening it would wait for ever.
+/// No process writes to this FIFO, so opening it would block forever.
 #[tokio::test]
 async fn a_fifo_is_not_opened() {
     let (directory, files) = tree();

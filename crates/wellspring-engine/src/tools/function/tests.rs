@@ -120,7 +120,8 @@ async fn a_tool_without_arguments_takes_the_empty_object() {
     assert_eq!(result, Ok(ToolResult::new("pong")));
 }
 
-/// Contract 1 of `Tool`: even code before the function's first await waits for the poll.
+/// Contract 1 of `Tool`: the code before the function's first await is not run before the first
+/// poll either.
 #[tokio::test]
 async fn nothing_happens_before_the_first_poll() {
     let ran = Arc::new(AtomicBool::new(false));

@@ -2,15 +2,15 @@
 
 use super::{CAPTURE_BYTES_MAX, SHOWN_BYTES_MAX};
 
-/// Makes text of bytes that may be cut anywhere.
+/// Decodes bytes as text; the bytes may be split anywhere.
 #[derive(Debug, Default)]
 pub(super) struct Decoder {
-    /// The beginning of a character whose end has not come yet; at most three bytes.
+    /// The start of an incomplete character; at most three bytes.
     carry: Vec<u8>,
 }
 
 impl Decoder {
-    /// The text in these bytes, and in what was carried over; what is no text becomes U+FFFD.
+    /// Decodes these bytes and the incomplete character before them. Invalid bytes become U+FFFD.
     pub(super) fn push(&mut self, bytes: &[u8]) -> String {
         self.carry.extend_from_slice(bytes);
         let bytes = std::mem::take(&mut self.carry);
@@ -28,18 +28,18 @@ impl Decoder {
         text
     }
 
-    /// What is left when no more bytes come.
+    /// The remaining text after the last bytes.
     pub(super) fn finish(&mut self) -> &'static str {
         if std::mem::take(&mut self.carry).is_empty() { "" } else { "\u{FFFD}" }
     }
 }
 
-/// Whether these bytes may be the beginning of a character.
+/// Whether these bytes may be the start of a character.
 fn is_cut(bytes: &[u8]) -> bool {
     std::str::from_utf8(bytes).is_err_and(|error| error.error_len().is_none())
 }
 
-/// The head and the tail of a text that may be endless.
+/// Keeps the start and the end of a text of any length.
 #[derive(Debug, Default)]
 pub(super) struct Capture {
     head: String,
@@ -60,7 +60,7 @@ impl Capture {
             text
         };
         self.tail.push_str(rest);
-        // Twice as much may wait here, so that each byte is moved only once or twice.
+        // Twice the maximum may be buffered here, so that each byte is moved only once or twice.
         if self.tail.len() > 2 * HALF {
             self.trim();
         }
@@ -82,19 +82,19 @@ impl Capture {
     }
 }
 
-/// What is shown of a text that may be endless: all, and beyond the maximum only how much.
+/// Shows the progress of a text of any length: all of it up to the maximum, and then only its size.
 #[derive(Debug, Default)]
 pub(super) struct Shown {
     bytes: u64,
-    /// Bytes since it was last said how many there are.
+    /// Bytes since the size was last shown.
     silent: u64,
 }
 
-/// Bytes beyond the maximum per word about them: often enough to see that there is life.
+/// Bytes beyond the maximum between two updates: often enough to show that the command is running.
 const SILENCE_BYTES: u64 = 1024 * 1024;
 
 impl Shown {
-    /// What to show of the next piece, if anything.
+    /// The progress to show for the next piece, if any.
     pub(super) fn pass(&mut self, text: String) -> Option<String> {
         let bytes = text.len() as u64;
         if self.bytes + bytes <= SHOWN_BYTES_MAX {

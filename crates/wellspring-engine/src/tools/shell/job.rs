@@ -23,9 +23,9 @@ const READ_BYTES: usize = 16 * 1024;
 /// can hold them, and it is not waited for.
 const DRAIN_TIME: Duration = Duration::from_secs(1);
 
-/// How a command came to its end.
+/// How a command ended.
 pub(super) enum End {
-    /// By itself, with this code; 128 and the signal's number if a signal ended it.
+    /// It exited with this code, or was ended by a signal: 128 plus the signal's number.
     Exited(i32),
     Cancelled,
     TimedOut,
@@ -38,7 +38,7 @@ pub(super) struct Job {
     group: Option<Pid>,
     stdout: Pipe<ChildStdout>,
     stderr: Pipe<ChildStderr>,
-    /// Closes when this process dies, which is how a launcher learns of it.
+    /// Closes when this process ends, which tells the launcher to end the command.
     _alive: Option<ChildStdin>,
 }
 
@@ -72,16 +72,16 @@ impl Job {
         let group = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
         let stdout = Pipe::new("stdout_chunk", child.stdout.take());
         let stderr = Pipe::new("stderr_chunk", child.stderr.take());
-        // Waiting for a child closes its standard input, unless it is kept elsewhere.
+        // Waiting for a child would close its standard input, so it is kept here.
         let alive = child.stdin.take();
         Ok(Self { child, group, stdout, stderr, _alive: alive })
     }
 
-    /// Follows the command to its end, and shows what it writes.
+    /// Waits for the end of the command, and reports its output as progress.
     ///
     /// # Cancel safety
     ///
-    /// What was read is kept, though the last of it may not have been shown.
+    /// All output was kept, although the last of it may not have been reported.
     pub(super) async fn follow(&mut self, context: &Context) -> io::Result<End> {
         let status = loop {
             tokio::select! {
@@ -100,7 +100,7 @@ impl Job {
         Ok(End::Exited(code(status)))
     }
 
-    /// Asks the group to end, gives it `grace`, kills it, and waits for the leader's end.
+    /// Asks the group to end, kills it after `grace`, and waits for the leader's end.
     pub(super) async fn stop(&mut self, grace: Duration) {
         self.signal(Signal::TERM);
         // Keep reading, so that the command does not block on a full pipe instead of ending.
@@ -119,7 +119,7 @@ impl Job {
         }
     }
 
-    /// What the command wrote.
+    /// The command's output.
     pub(super) fn output(&mut self) -> Value {
         json!({ "stdout": self.stdout.text(), "stderr": self.stderr.text() })
     }
@@ -135,7 +135,7 @@ impl Job {
 
     fn signal(&self, signal: Signal) {
         if let Some(group) = self.group {
-            // An error means that the group is empty: what was wanted.
+            // An error means that the group is empty already.
             let _ = kill_process_group(group, signal);
         }
     }

@@ -1,5 +1,5 @@
-//! Processes are watched without a clock: each test's command holds a FIFO open, and the
-//! end of that FIFO is the end of the last process of the group.
+//! Processes are observed without a clock: each test's command holds a FIFO open, which closes when
+//! the last process of the group ends.
 
 use std::future::Future;
 
@@ -36,12 +36,12 @@ fn watched() -> (TempDir, Shell, pipe::Receiver) {
     (directory, shell, receiver)
 }
 
-/// Resolves when nobody holds the FIFO any more.
+/// Resolves when no process holds the FIFO any more.
 async fn all_gone(alive: &mut pipe::Receiver) {
     alive.read_to_end(&mut Vec::new()).await.unwrap();
 }
 
-/// Fails rather than hangs.
+/// Fails instead of hanging.
 async fn soon<T>(what: impl Future<Output = T>) -> T {
     tokio::time::timeout(Duration::from_secs(20), what).await.expect("it takes too long")
 }
@@ -55,7 +55,7 @@ fn the_spec() {
     assert_eq!((spec.approval(), spec.idempotent), (Approval::Ask, false));
 }
 
-/// What the model asks for is held to; the engine, which waits for the call, waits longer.
+/// The time limit that the model sets applies; the engine's own limit for the call is longer.
 #[test]
 fn how_long_a_command_may_take() {
     let times = [
@@ -94,7 +94,7 @@ async fn input_is_closed_and_the_environment_is_small() {
     names.push("EXTRA");
     names.sort_unstable();
     assert_eq!(result, output(&(names.join("\n") + "\n"), "", 0));
-    // Cargo sets this one for every test.
+    // Cargo sets this variable for every test.
     let command = json!({"command": "echo $CARGO_MANIFEST_DIR"});
     assert_eq!(run(&shell, command).await.1, output("\n", "", 0));
 }
@@ -195,7 +195,7 @@ async fn dropping_the_call_kills_the_group_and_reaps_the_leader() {
     assert!(process.exists());
     drop(call);
     soon(all_gone(&mut alive)).await;
-    // A zombie would stay here.
+    // A zombie process would still be here.
     soon(async {
         while process.exists() {
             tokio::task::yield_now().await;

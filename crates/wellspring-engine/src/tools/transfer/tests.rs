@@ -63,7 +63,7 @@ async fn percentages_grow_and_none_is_said_twice() {
     assert!(fs::read(directory.path().join("a")).unwrap() == body);
 }
 
-/// Chunks of a megabyte without a length before them.
+/// Chunks of a megabyte, without a length in front.
 fn chunked(count: usize) -> Vec<u8> {
     let mut answer = b"HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\n".to_vec();
     answer.extend(b"transfer-encoding: chunked\r\n\r\n");
