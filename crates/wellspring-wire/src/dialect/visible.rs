@@ -1,13 +1,11 @@
-//! Functions on outlines that several dialects share. All of these dialects show the root
-//! agent's run to clients that do not know about sub-agents.
-
-use std::borrow::Cow;
+//! What is visible to clients that do not know about sub-agents: the root agent's run, and its
+//! sub-agents as progress of its calls.
 
 use serde::Serialize;
 use serde_json::Value;
 use wellspring_core::{
-    AgentNo, Budget, CallOutline, Form, Outcome, Outline, OutputStream, PartId, PartOutline,
-    PartShape, Question, QuestionId, RETURN_RESULT, Role, Stop, VoidReason, WirePartId,
+    AgentNo, CallOutline, Form, Outline, OutputStream, PartId, PartOutline, PartShape, Question,
+    QuestionId, RETURN_RESULT, Role, VoidReason, WirePartId,
 };
 
 /// The result of a shown call that is voided.
@@ -15,18 +13,6 @@ pub(crate) const TAKEN_BACK: &str = "the call was taken back";
 
 /// Separates voided text from the text that replaces it, on wires that can only append.
 pub(crate) const PARAGRAPH: &str = "\n\n";
-
-/// The reason why a turn ended, in the AI SDK's vocabulary.
-pub(crate) fn finish_reason(stop: &Stop) -> &str {
-    match stop {
-        Stop::EndTurn | Stop::StopSequence => "stop",
-        Stop::ToolCalls => "tool-calls",
-        Stop::MaxTokens => "length",
-        Stop::Refusal | Stop::ContentFilter => "content-filter",
-        Stop::Paused | Stop::TurnLimit | Stop::Budget(_) => "other",
-        Stop::Other(reason) => reason,
-    }
-}
 
 /// The kind of a delta, for clients that see only the root agent.
 pub(crate) enum Grown<'a> {
@@ -150,34 +136,5 @@ pub(crate) fn breaks(
         }
         // No further attempt follows.
         VoidReason::Abandoned => false,
-    }
-}
-
-/// The message for people if a run did not end with a complete answer: it failed, was
-/// cancelled, or was cut off.
-pub(crate) fn shortfall<'a>(before: &Outline, outcome: &'a Outcome) -> Option<Cow<'a, str>> {
-    let Outcome::Completed { stop } = outcome else { return failure(outcome) };
-    let why = match stop {
-        Stop::EndTurn | Stop::StopSequence | Stop::ToolCalls | Stop::Other(_) => return None,
-        Stop::MaxTokens => "the answer was cut off: the model reached its limit of output tokens",
-        Stop::TurnLimit => "the run was cut off: it reached its limit of turns",
-        Stop::Budget(Budget::Tokens) => "the run was cut off: its token budget is spent",
-        Stop::Budget(Budget::Cost) => "the run was cut off: its cost budget is spent",
-        Stop::Budget(Budget::Time) => "the run was cut off: its time budget is spent",
-        Stop::Paused => "the run was cut off: the model paused and was not continued",
-        Stop::Refusal => "the model refused to answer",
-        Stop::ContentFilter => "the answer was cut off by the provider's content filter",
-    };
-    // The typed result is complete; what followed it does not matter.
-    (!before.has_result).then_some(why.into())
-}
-
-/// The message for people if a run did not complete.
-pub(crate) fn failure(outcome: &Outcome) -> Option<Cow<'_, str>> {
-    match outcome {
-        Outcome::Completed { .. } => None,
-        Outcome::Cancelled { why: Some(why), .. } => Some(format!("cancelled: {why}").into()),
-        Outcome::Cancelled { why: None, .. } => Some("cancelled".into()),
-        Outcome::Failed { message, .. } => Some((&**message).into()),
     }
 }

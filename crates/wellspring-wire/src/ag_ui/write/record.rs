@@ -8,7 +8,7 @@ use super::super::types::{
     ActivitySnapshot, Custom, Event, Raw, StateDelta, StateSnapshot, TextMessageContent,
     TextMessageEnd, TextMessageStart, TextRole,
 };
-use super::{Pauses, Scene, ask};
+use super::{Pauses, Scene, questions};
 use crate::dialect::Before;
 
 /// One record being encoded.
@@ -64,7 +64,8 @@ impl Project<'_> {
                 self.tool_finished(&scene, *call, *outcome, result);
             }
             Fact::QuestionAsked(question) => {
-                let interrupt = scene.interrupt(question.question, &ask::outline(record, question));
+                let interrupt =
+                    scene.interrupt(question.question, &questions::outline(record, question));
                 self.custom(&scene, "question", json!(interrupt));
             }
             Fact::QuestionAnswered(answered) => {

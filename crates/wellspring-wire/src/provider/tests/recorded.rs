@@ -1,6 +1,6 @@
 //! Tests of all providers with recorded streams of real servers, cut at every byte.
 
-use super::testing::{Heard, stream_cut_anywhere};
+use super::{Heard, stream_cut_anywhere};
 use crate::{Framer, anthropic, gemini, ollama, openai_chat, openai_responses};
 
 type Read = fn(&str) -> Heard;
@@ -15,7 +15,7 @@ const OLLAMA: Read = |body| stream_cut_anywhere(ollama::Reader::default, &Framer
 
 macro_rules! recorded {
     ($($read:ident $name:literal,)*) => {
-        [$(($name, include_str!(concat!("../../fixtures/recorded/", $name)), $read)),*]
+        [$(($name, include_str!(concat!("../../../fixtures/recorded/", $name)), $read)),*]
     };
 }
 

@@ -4,9 +4,9 @@
 use serde_json::Value;
 use wellspring_core::{AgentNo, Batch, Event, Millis, Record, RunRequest, RunStarted, Seq};
 
-use super::Reader;
 use crate::DialectName;
-use crate::testing::encode;
+use crate::acp::Reader;
+use crate::test_helpers::encode;
 
 /// The updates that the client gets for the proxied agent's updates.
 fn through(lines: &str) -> String {

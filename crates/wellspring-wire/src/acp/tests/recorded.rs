@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 use wellspring_core::{Batch, Event};
 
-use super::tests::check;
-use super::{OurTools, Reader};
+use crate::acp::read::tests::check;
+use crate::acp::{OurTools, Reader};
 
 /// Reads a recording: the events of each session.
 fn read(recording: &str) -> BTreeMap<String, Vec<Event>> {

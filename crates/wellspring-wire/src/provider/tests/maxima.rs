@@ -3,12 +3,12 @@
 use serde_json::{Value, json};
 use wellspring_core::Event;
 
-use super::SOURCES_MAX;
-use super::testing::{Heard, stream};
+use super::{Heard, stream};
 use crate::anthropic::BLOCKS_MAX;
 use crate::openai_chat::{CALLS_MAX, EARLY_BYTES_MAX};
 use crate::openai_responses::ITEMS_MAX;
 use crate::provider::AnswerReader;
+use crate::provider::SOURCES_MAX;
 use crate::{Framer, anthropic, gemini, openai_chat, openai_responses};
 
 fn read(reader: impl AnswerReader, events: impl IntoIterator<Item = Value>) -> Heard {

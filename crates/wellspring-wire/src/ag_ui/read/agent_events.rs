@@ -1,7 +1,7 @@
 //! Reads a remote agent's events.
 
 mod end;
-mod words;
+mod values;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +12,7 @@ use wellspring_core::{
 };
 
 pub use self::end::{End, PendingCall, ReadError};
-use self::words::{
+use self::values::{
     ORIGIN, custom, ends_chunk, keep, metadata_kind, metadata_text, name_of, stop, text_kind,
     usage, words,
 };

@@ -4,10 +4,10 @@ use std::fmt;
 
 use wellspring_core::{Event, Outline, Record, RunId, Seq, Transcript};
 
+use crate::dialect::framing::Framing;
+use crate::dialect::out::Out;
+use crate::dialect::position::WirePosition;
 use crate::dialect::{Before, Dialect, Fold};
-use crate::framing::Framing;
-use crate::out::Out;
-use crate::position::WirePosition;
 
 /// A dialect and the fold that it needs, at a position in a run.
 pub struct Encoder {

@@ -1,5 +1,9 @@
 //! Shared functions for the tests of the providers.
 
+mod fast_paths;
+mod maxima;
+mod recorded;
+
 use std::fmt::Write as _;
 use std::sync::Arc;
 
@@ -9,7 +13,7 @@ use wellspring_core::{
 };
 
 use super::{AnswerReader, ReadError};
-use crate::framer::Framer;
+use crate::sse_reader::Framer;
 
 /// The events that a reader returned for an answer.
 #[derive(Debug, Default, PartialEq)]

@@ -7,10 +7,10 @@ use wellspring_core::{
     Annotation, Answer, CallOutline, Choice, Event, Form, Outline, PartId, Question, RunsOn, Scope,
 };
 
-use super::super::unknown::{OURS, besides, left, merge};
+use super::super::unknown_members::{OURS, besides, left, merge};
 use super::super::{ELICITATION, ORIGIN, PERMISSION};
 use super::update::kind;
-use crate::project::wire_id;
+use crate::dialect::visible::wire_id;
 
 /// The only field of a form that asks for a single value.
 const FIELD: &str = "answer";

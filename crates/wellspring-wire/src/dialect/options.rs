@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::name::DialectName;
+use crate::dialect::name::DialectName;
 
 /// The options of a reader. A dialect [offers](DialectName::offers) some of them.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]

@@ -3,8 +3,8 @@
 //! A socket that carries messages needs no framing: each of [`Out::events`] is a message. But
 //! frames are stored framed, so [`Framing::events`] splits them again.
 
-use crate::out::Out;
-use crate::position::WirePosition;
+use crate::dialect::out::Out;
+use crate::dialect::position::WirePosition;
 
 /// The framing of a stream of events.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

@@ -6,7 +6,7 @@ use std::io::Write as _;
 use serde::Serialize;
 use wellspring_core::Seq;
 
-use crate::position::WirePosition;
+use crate::dialect::position::WirePosition;
 
 /// Wire events, usually JSON, one after the other in one buffer.
 ///

@@ -8,7 +8,7 @@ use crate::ag_ui::{AgUi, AgUiBinary};
 use crate::agent_event::AgentEvents;
 use crate::ai_sdk::AiSdk;
 use crate::dialect::Dialect;
-use crate::options::{Encoding, OptionError, OptionName, Options};
+use crate::dialect::options::{Encoding, OptionError, OptionName, Options};
 use crate::record::Records;
 use crate::stream_delta::StreamDeltas;
 use crate::streaming_event::StreamingEvents;

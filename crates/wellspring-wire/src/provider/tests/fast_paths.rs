@@ -4,8 +4,8 @@
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::AnswerReader;
-use super::testing::{Heard, for_the_parser, stream};
+use super::{Heard, for_the_parser, stream};
+use crate::provider::AnswerReader;
 use crate::{Framer, anthropic, gemini, ollama, openai_chat, openai_responses};
 
 /// A piece of a model's text, and the variable members around it.

@@ -3,7 +3,7 @@ use proptest::prelude::*;
 use proptest::sample::Index;
 
 use super::*;
-use crate::testing::cut;
+use crate::test_helpers::cut;
 
 type Seen = Vec<(String, String)>;
 

@@ -13,7 +13,7 @@ use super::super::types::{
     SubagentFinished, SubagentOutcome,
 };
 use super::Scene;
-use super::fact::Project;
+use super::record::Project;
 
 impl Project<'_> {
     pub(super) fn run_started(&mut self, started: &RunStarted) {
