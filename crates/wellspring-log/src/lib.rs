@@ -16,6 +16,7 @@
 //! 3. An owner that was taken over appends nothing, whatever the clocks show.
 //! 4. Deltas are not joined while the store keeps up.
 
+mod append_retry;
 mod audit;
 mod clock;
 pub mod codec;
@@ -25,7 +26,7 @@ mod due;
 mod error;
 mod fold;
 mod frame;
-mod hot;
+mod hot_tail;
 mod inbox;
 mod index;
 mod log;
@@ -36,6 +37,7 @@ mod nats;
 mod node;
 mod options;
 mod owner;
+mod run_state;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 pub mod store;

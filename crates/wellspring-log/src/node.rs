@@ -30,7 +30,7 @@ use tokio::time::Instant;
 use wellspring_core::RunId;
 
 use crate::due::NodeBeat;
-use crate::hot::Shared;
+use crate::hot_tail::Shared;
 use crate::lock;
 use crate::store::StoreError;
 

@@ -14,7 +14,7 @@ use wellspring_core::RunId;
 
 use super::batch::{Batches, End};
 use super::checkpoint::{WalSize, checkpoint};
-use super::watching::Marks;
+use super::watch::Marks;
 use super::{FOREIGN_POLL, check, write};
 use crate::store::{Append, AppendDone, AppendError, StoreError};
 use crate::watch::Watches;

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use super::schema::{make_private, new_private_file};
+use super::connect::{make_private, new_private_file};
 
 /// The prefix of our processes' file names. Other files are ignored.
 const PREFIX: &str = "node-";
