@@ -14,7 +14,7 @@ use wellspring_core::{
 
 use crate::agent_loop::{AgentWork, failed};
 use crate::calls::typed_result::ResultTool;
-use crate::host::RunHost;
+use crate::context::RunHost;
 use crate::remote::place::{Placed, Placing};
 use crate::remote::tools::{RemoteToolCalls, remote_tools};
 use crate::run::activity::Busy;

@@ -14,12 +14,13 @@ use wellspring_core::{
 };
 
 use crate::agent_loop::AgentWork;
+use crate::calls::arguments::parse_arguments;
+use crate::calls::run_tool::too_large;
 use crate::limits::AGENT_DEPTH_MAX;
 use crate::remote::place::Placed;
 use crate::run::Run;
 use crate::run::activity::Aside;
-use crate::turn::parse_arguments;
-use crate::ui::is_success;
+use crate::runtime_ui::is_success;
 
 /// The host of one call, or of one remote agent.
 pub(crate) struct RunHost {
@@ -368,7 +369,7 @@ impl Host for RunHost {
     fn update(&self, update: ToolUpdate) -> BoxFuture<'_, ()> {
         if let (Some(call), false) = (self.call, self.is_closed()) {
             self.touch();
-            let update = match crate::calls::too_large(&update) {
+            let update = match too_large(&update) {
                 None => update,
                 Some(bytes) => {
                     let note = format!("progress of {bytes} bytes was too large to be kept");

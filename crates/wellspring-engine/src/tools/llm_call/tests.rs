@@ -3,7 +3,7 @@ use wellspring_core::{CancellationToken, FailureKind, Tool as _, ToolResult};
 use wellspring_models::{Failure, Gate, Say, Scripted};
 
 use super::*;
-use crate::tools::recording::{Heard, RecordingHost};
+use crate::tools::test_host::{Heard, RecordingHost};
 
 fn tool(say: Say) -> FunctionTool {
     llm_call(Arc::new(Scripted::new([say])))

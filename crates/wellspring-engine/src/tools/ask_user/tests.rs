@@ -1,7 +1,7 @@
 use wellspring_core::{Scope, ToolResult};
 
 use super::*;
-use crate::tools::recording::{Heard, RecordingHost};
+use crate::tools::test_host::{Heard, RecordingHost};
 
 fn asked(form: Form) -> Vec<Heard> {
     vec![Heard::Asked { prompt: "Which?".into(), form }]

@@ -3,7 +3,7 @@ use wellspring_core::{Event, Tool as _, ToolResult};
 
 use super::*;
 use crate::schema::Schema;
-use crate::tools::recording::{Heard, RecordingHost};
+use crate::tools::test_host::{Heard, RecordingHost};
 
 #[tokio::test]
 async fn the_plan_is_shown_as_it_is_now() {

@@ -8,8 +8,8 @@ use wellspring_core::{
 };
 use wellspring_log::{Cursor, ReadError};
 
+use crate::calls::arguments::parse_arguments;
 use crate::calls::queue::QueuedToolCall;
-use crate::turn::parse_arguments;
 
 /// A screen that shows one text at a time.
 ///

@@ -1,5 +1,5 @@
 use super::*;
-use crate::tools::recording::{Heard, RecordingHost};
+use crate::tools::test_host::{Heard, RecordingHost};
 use wellspring_core::Tool as _;
 
 fn arguments() -> Value {

@@ -4,8 +4,8 @@ use tempfile::TempDir;
 use wellspring_core::{CancellationToken, Tool as _, ToolResult};
 
 use super::*;
-use crate::tools::peer::{Peer, ok, redirect};
-use crate::tools::recording::{Heard, RecordingHost};
+use crate::tools::test_host::{Heard, RecordingHost};
+use crate::tools::test_server::{Peer, ok, redirect};
 
 fn tool(bytes_max: u64) -> (TempDir, FunctionTool) {
     let directory = tempfile::tempdir().unwrap();
