@@ -14,7 +14,7 @@ struct Guide;
 #[cfg(feature = "providers")]
 pub mod anthropic;
 #[cfg(feature = "providers")]
-pub mod breaker;
+pub mod circuit_breaker;
 #[cfg(feature = "providers")]
 mod error;
 #[cfg(feature = "providers")]
@@ -40,7 +40,7 @@ mod secret;
 #[cfg(feature = "providers")]
 pub use anthropic::Anthropic;
 #[cfg(feature = "providers")]
-pub use breaker::{Breaker, Circuit};
+pub use circuit_breaker::{Breaker, Circuit};
 #[cfg(feature = "providers")]
 pub use error::SetupError;
 #[cfg(feature = "providers")]

@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use wellspring_core::Thinking;
 use wellspring_models::Secret;
-use wellspring_models::breaker::{FAILURES_DEFAULT, REST_DEFAULT};
+use wellspring_models::circuit_breaker::{FAILURES_DEFAULT, REST_DEFAULT};
 use wellspring_models::openai_chat::Vendor;
 
+use super::did_you_mean::did_you_mean;
 use super::keys;
 use super::node::{Member, Node, Value};
-use super::problem::did_you_mean;
 use super::section::{Section, Source, text};
 
 /// The providers that exist without configuration, in the order in which one of them becomes the
