@@ -9,7 +9,7 @@
 //! is in the engine.
 
 pub mod ag_ui;
-mod circuit;
+mod circuit_breaker;
 pub mod dify;
 mod drive;
 mod http;

@@ -35,7 +35,7 @@ use wellspring_core::{
 use self::connection::Link;
 use self::drive::Drive;
 pub use self::identity::{DeviceIdentity, IdentityError};
-use crate::circuit::Circuit;
+use crate::circuit_breaker::Circuit;
 
 /// Default time that a run may send nothing.
 pub const IDLE_DEFAULT: Duration = Duration::from_secs(120);
