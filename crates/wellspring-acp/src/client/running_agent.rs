@@ -7,11 +7,11 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use wellspring_wire::acp::merge;
 
-use super::attend::Attending;
+use super::broadcast::Attending;
 use super::config::{AcpConfig, AcpTransport, FileAccess};
 use super::connection::Connection;
 use super::error::AcpError;
-use super::record::Recorder;
+use super::message_log::Recorder;
 use super::{http, stdio, ws};
 
 /// The protocol version that we speak.
