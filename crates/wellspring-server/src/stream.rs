@@ -16,7 +16,7 @@
 //! 3. A stream that ends before its run reports that in its dialect, without an id: resuming
 //!    after the last id misses nothing.
 
-mod page;
+mod pages;
 mod reader;
 
 use std::collections::VecDeque;
@@ -36,12 +36,12 @@ use wellspring_log::{Cursor, FrameSlice, Log, RunInfo};
 use wellspring_wire::{Closed, DialectChoice, Framing, Out, Positions, WirePosition};
 
 use self::reader::Reader;
-use crate::answers::PIECE_BYTES;
 use crate::error::ApiError;
+use crate::large_body::PIECE_BYTES;
 use crate::limits::{BytesPass, StreamPass};
 use crate::metrics::{Metrics, Open};
 
-pub(crate) use self::page::{EventPage, page};
+pub(crate) use self::pages::{EventPage, page};
 pub(crate) use self::reader::Folds;
 
 /// Pieces smaller than this are joined when a reader gets several at once: copying is cheaper than a

@@ -10,8 +10,8 @@ use axum::response::{IntoResponse as _, Response};
 use hyper::body::{Frame, SizeHint};
 
 use crate::app::App;
-use crate::guard::Caller;
 use crate::limits::BytesPass;
+use crate::middleware::Caller;
 
 /// Response bodies up to this size are not counted: the limit of connections bounds them.
 const SMALL_BYTES: u64 = 64 * 1024;

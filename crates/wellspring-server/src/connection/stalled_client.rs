@@ -10,8 +10,8 @@ use tokio::time::Sleep;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use super::UNREAD_TIMEOUT;
-use super::inflow::Inflow;
-use super::places::Place;
+use super::capacity::Place;
+use super::incomplete_messages::Inflow;
 use crate::metrics::Open;
 
 /// A TCP connection that is counted for as long as it is open, also after an upgrade to another
