@@ -12,6 +12,7 @@
 
 pub(crate) mod agent;
 pub(crate) mod channel;
+pub(crate) mod did_you_mean;
 pub(crate) mod keys;
 mod mcp;
 mod node;
@@ -35,8 +36,9 @@ use wellspring_server::ServerConfig;
 
 use agent::{AgentConfig, Instructions, Known};
 use channel::ChannelConfig;
+use did_you_mean::did_you_mean;
 use node::Node;
-use problem::{Problems, did_you_mean};
+use problem::Problems;
 use provider::{BUILT_IN, ProviderConfig};
 use section::{Environment, Section, Source, read_file};
 use settings::{StoreConfig, TelemetryConfig};

@@ -5,7 +5,7 @@
 //! that the runs of a killed process are detected immediately. With NATS, commands on several
 //! machines use one stream.
 
-pub(crate) mod backend;
+pub(crate) mod open_store;
 
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -17,9 +17,9 @@ use wellspring_engine::{Control, Principal, Runtime};
 use wellspring_log::{Log, RunInfo, RunState};
 use wellspring_server::{Metrics, ServerConfig};
 
-use self::backend::Backend;
+use self::open_store::Backend;
 use crate::agents::{Agents, Wanted};
-use crate::args::PlaceArgs;
+use crate::args::SetupArgs;
 use crate::config::Config;
 use crate::config::settings::StoreConfig;
 use crate::demo::{Reach, demo};
@@ -31,7 +31,7 @@ const SETTLE_TIME: Duration = Duration::from_secs(1);
 
 /// A runtime over the stored runs.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct Setup {
     pub(crate) config: Config,
     pub(crate) runtime: Runtime,
     /// The server's metrics, which also measure the store.
@@ -77,14 +77,14 @@ impl Standing {
     }
 }
 
-impl Place {
+impl Setup {
     /// Reads the configuration and opens the store. Builds no agents: commands that only read runs
     /// need none.
-    pub(crate) async fn open(args: &PlaceArgs, missing: Missing) -> Result<Self> {
+    pub(crate) async fn open(args: &SetupArgs, missing: Missing) -> Result<Self> {
         let config = Config::load(args.config.as_deref())?;
         let metrics = Metrics::default();
-        let kind = backend::kind(args, &config.store);
-        let log = match backend::open(kind, args, &config.store, missing).await? {
+        let kind = open_store::kind(args, &config.store);
+        let log = match open_store::open(kind, args, &config.store, missing).await? {
             Some(Backend { store, options, .. }) => Log::new(metrics.metered(store), options),
             None => Log::in_memory(),
         };
@@ -176,7 +176,7 @@ impl Place {
 }
 
 /// The data directory: from the flag or its variable, the configuration, or the system's default.
-pub(crate) fn data_dir(args: &PlaceArgs, store: &StoreConfig) -> Result<PathBuf> {
+pub(crate) fn data_dir(args: &SetupArgs, store: &StoreConfig) -> Result<PathBuf> {
     if let Some(directory) = args.data_dir.as_ref().or(store.directory.as_ref()) {
         return Ok(directory.clone());
     }

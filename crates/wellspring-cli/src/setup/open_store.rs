@@ -10,7 +10,7 @@ use wellspring_log::{
 };
 
 use super::{Missing, data_dir};
-use crate::args::{DurabilityArg, PlaceArgs};
+use crate::args::{DurabilityArg, SetupArgs};
 use crate::config::settings::{NatsLogin, StoreConfig, StoreKind};
 use crate::provider::secret;
 
@@ -24,14 +24,14 @@ pub(crate) struct Backend {
 }
 
 /// The kind of store that the flags and the configuration ask for.
-pub(crate) fn kind(args: &PlaceArgs, config: &StoreConfig) -> StoreKind {
+pub(crate) fn kind(args: &SetupArgs, config: &StoreConfig) -> StoreKind {
     if args.ephemeral { StoreKind::Memory } else { config.kind }
 }
 
 /// Opens a store. `None` if it does not exist and `missing` is [`Missing::AsEmpty`].
 pub(crate) async fn open(
     kind: StoreKind,
-    args: &PlaceArgs,
+    args: &SetupArgs,
     config: &StoreConfig,
     missing: Missing,
 ) -> Result<Option<Backend>> {
@@ -54,7 +54,7 @@ fn memory() -> Backend {
     }
 }
 
-fn sqlite(args: &PlaceArgs, config: &StoreConfig, missing: Missing) -> Result<Option<Backend>> {
+fn sqlite(args: &SetupArgs, config: &StoreConfig, missing: Missing) -> Result<Option<Backend>> {
     let directory = data_dir(args, config)?;
     let shown = directory.display().to_string();
     let path = directory.join("runs.db");
@@ -80,7 +80,7 @@ fn sqlite(args: &PlaceArgs, config: &StoreConfig, missing: Missing) -> Result<Op
     Ok(Some(Backend { store: Arc::new(store), options, shown }))
 }
 
-async fn nats(args: &PlaceArgs, config: &StoreConfig) -> Result<Backend> {
+async fn nats(args: &SetupArgs, config: &StoreConfig) -> Result<Backend> {
     let address = config.address.clone().context(
         "the NATS servers are not known; set `address` in [store], such as \
          \"nats://127.0.0.1:4222\"",
@@ -126,7 +126,7 @@ fn auth(login: &NatsLogin) -> Result<NatsAuth> {
 }
 
 /// The durability: the flag, or else the configuration.
-fn durability(args: &PlaceArgs, config: &StoreConfig) -> Durability {
+fn durability(args: &SetupArgs, config: &StoreConfig) -> Durability {
     match args.durability {
         Some(DurabilityArg::ProcessCrash) => Durability::ProcessCrash,
         Some(DurabilityArg::PowerLoss) => Durability::PowerLoss,
