@@ -342,8 +342,8 @@ fn surfaces_act_through_control() {
         "crates/wellspring/src/lib.rs",
         "crates/wellspring-cli/src/doctor.rs",
         "crates/wellspring-cli/src/store.rs",
-        "crates/wellspring-cli/src/place.rs",
-        "crates/wellspring-cli/src/place/backend.rs",
+        "crates/wellspring-cli/src/setup.rs",
+        "crates/wellspring-cli/src/setup/open_store.rs",
         // Stores which process serves a bot, which belongs to no run.
         "crates/wellspring-cli/src/channels/holder.rs",
         "crates/wellspring-cli/src/serve.rs",
