@@ -17,7 +17,7 @@ use crate::agent_loop::AgentWork;
 use crate::calls::arguments::parse_arguments;
 use crate::calls::run_tool::too_large;
 use crate::limits::AGENT_DEPTH_MAX;
-use crate::remote::place::Placed;
+use crate::remote::numbering::Placed;
 use crate::run::Run;
 use crate::run::activity::Aside;
 use crate::runtime_ui::is_success;

@@ -16,8 +16,8 @@ use tokio::sync::Notify;
 use wellspring_core::{RunId, Seq};
 
 use crate::frame::{Frame, FrameSlice};
+use crate::heartbeat::Nodes;
 use crate::lock;
-use crate::node::Nodes;
 use crate::options::LogOptions;
 use crate::store::{Store, StoreError};
 use crate::watch::Watch;

@@ -26,6 +26,7 @@ mod due;
 mod error;
 mod fold;
 mod frame;
+mod heartbeat;
 mod hot_tail;
 mod inbox;
 mod index;
@@ -34,7 +35,6 @@ mod memory;
 mod migrate;
 #[cfg(feature = "nats")]
 mod nats;
-mod node;
 mod options;
 mod owner;
 mod run_state;
@@ -57,6 +57,7 @@ pub use document::{
 pub use due::{DUE_PAGE_MAX, Due, DuePlace, DueQuery, NodeBeat};
 pub use error::{AdoptError, CreateError, ReadError};
 pub use frame::{ENCODED_SLOTS, Frame, FrameSlice};
+pub use heartbeat::NodeStats;
 pub use inbox::{
     INBOX_ANSWERS_MAX, INBOX_CANCELS_MAX, INBOX_MAX, InboxEntry, InboxRoom, NewCommand, Put, PutAll,
 };
@@ -67,7 +68,6 @@ pub use migrate::{MigrateError, Migrated, migrate};
 pub use nats::{
     NATS_INDEX_BYTES_MAX, NATS_SETTLE, NatsAuth, NatsOpenError, NatsOptions, NatsStore, NatsTls,
 };
-pub use node::NodeStats;
 pub use options::{
     Durability, JOIN_PAST, LEASE, LogOptions, OUTLINE_BYTES, PAGE_BYTES, SETTLE, TAIL_BYTES_MAX,
     TAIL_BYTES_TOTAL_MAX, UNCOMMITTED_BYTES_MAX,

@@ -12,10 +12,10 @@ use crate::cursor::Cursor;
 use crate::due::{Due, DuePlace, DueQuery};
 use crate::error::{AdoptError, CreateError, ReadError};
 use crate::fold::{fold, read_snapshot};
+use crate::heartbeat::NodeStats;
 use crate::hot_tail::{Hot, Shared};
 use crate::inbox::{NewCommand, PutAll};
 use crate::memory::MemoryStore;
-use crate::node::NodeStats;
 use crate::options::LogOptions;
 use crate::owner::{InboxSeen, Owner};
 use crate::store::{

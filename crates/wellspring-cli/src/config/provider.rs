@@ -11,8 +11,8 @@ use wellspring_models::openai_chat::Vendor;
 
 use super::did_you_mean::did_you_mean;
 use super::keys;
-use super::node::{Member, Node, Value};
 use super::section::{Section, Source, text};
+use super::value::{Member, Node, Value};
 
 /// The providers that exist without configuration, in the order in which one of them becomes the
 /// default agent.

@@ -12,7 +12,11 @@ use crate::store::StoreError;
 impl Shared {
     /// Waits until this node has applied the last message of a subject. Returns its sequence: `Ok`
     /// if the message has this id, otherwise `Err`.
-    pub(super) async fn last_of(&self, subject: &str, id: &str) -> Result<Result<u64, u64>, StoreError> {
+    pub(super) async fn last_of(
+        &self,
+        subject: &str,
+        id: &str,
+    ) -> Result<Result<u64, u64>, StoreError> {
         let Some(last) = self.api.last_of(subject).await? else { return Ok(Err(0)) };
         self.applied_to(last.sequence).await?;
         Ok(if last.id.as_deref() == Some(id) { Ok(last.sequence) } else { Err(last.sequence) })
