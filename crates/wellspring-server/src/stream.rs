@@ -50,7 +50,7 @@ const JOIN_BELOW_BYTES: usize = 4 * 1024;
 
 /// How much earlier than the clock a new record may be dated: its owner and the clock both count
 /// whole milliseconds, but from different moments.
-const DATE_SLACK_MILLIS: u64 = 2;
+const DATE_TOLERANCE_MILLIS: u64 = 2;
 
 /// Reconnect delay that is sent to the client at the start of a stream, in milliseconds.
 const RETRY_MILLIS: u32 = 1000;
@@ -327,7 +327,7 @@ impl EventStream {
 
     fn measure(&mut self, frames: &[FrameSlice]) {
         let Some(first) = frames.first().and_then(|frame| frame.first()) else { return };
-        if first.at.0 + DATE_SLACK_MILLIS >= self.attached_at.0 {
+        if first.at.0 + DATE_TOLERANCE_MILLIS >= self.attached_at.0 {
             self.around.metrics.reader_lag(self.around.log.clock().now().since(first.at));
         }
         if let Some(asked_at) = self.around.asked_at {

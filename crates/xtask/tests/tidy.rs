@@ -252,7 +252,7 @@ fn no_file_names_a_machine() {
 /// protocol.
 #[test]
 fn streams_name_no_protocol() {
-    const PROTOCOLS: [&str; 24] = [
+    const PROTOCOLS: [&str; 26] = [
         "ag_ui",
         "ag-ui",
         "agui",
@@ -272,6 +272,8 @@ fn streams_name_no_protocol() {
         "openclaw",
         "telegram",
         "whatsapp",
+        "slack",
+        "discord",
         "thought_event",
         "stream_delta",
         "streaming_event",
@@ -328,8 +330,11 @@ fn sources_number_their_own_parts() {
 /// the store, an inbox or the audit log.
 #[test]
 fn surfaces_act_through_control() {
-    const SURFACES: [&str; 5] = [
+    const SURFACES: [&str; 8] = [
+        "crates/wellspring-server/src/app/",
+        "crates/wellspring-server/src/socket",
         "crates/wellspring-server/src/surfaces",
+        "crates/wellspring-server/src/webhook_limits.rs",
         "crates/wellspring-channels/src/",
         "crates/wellspring-acp/src/agent",
         "crates/wellspring/src/",
