@@ -1,19 +1,11 @@
 //! A circuit breaker: suspends requests to a provider that keeps failing.
 
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::sync::Arc;
 
 use futures::future::{BoxFuture, FutureExt as _};
 use futures::stream::StreamExt as _;
 use tokio::time::Instant;
-use wellspring_core::{AttemptStream, FailureKind, Model, ModelError, TurnRequest};
-
-/// Default number of consecutive failures that open a breaker: more than the attempts of one turn,
-/// so that one run alone does not stop all others.
-pub const FAILURES_DEFAULT: u32 = 5;
-
-/// How long an open breaker stays open, by default.
-pub const REST_DEFAULT: Duration = Duration::from_secs(30);
+use wellspring_core::{AttemptStream, Circuit, Model, ModelError, TurnRequest};
 
 /// Suspends requests to a model that keeps failing. After a rest period it lets one attempt
 /// through, to check whether the provider works again.
@@ -41,87 +33,6 @@ impl std::fmt::Debug for Breaker {
     }
 }
 
-/// The state that the breakers of one provider share.
-#[derive(Clone, Debug)]
-pub struct Circuit {
-    provider: Box<str>,
-    failures_max: u32,
-    rest: Duration,
-    state: Arc<Mutex<State>>,
-}
-
-#[derive(Debug, Default)]
-struct State {
-    /// Consecutive failures so far.
-    failures: u32,
-    /// Until then, no attempt is let through; `None` while closed.
-    open_until: Option<Instant>,
-}
-
-impl Circuit {
-    /// A closed circuit. `provider` is its name in errors.
-    #[must_use]
-    pub fn new(provider: impl Into<Box<str>>) -> Self {
-        Self {
-            provider: provider.into(),
-            failures_max: FAILURES_DEFAULT,
-            rest: REST_DEFAULT,
-            state: Arc::default(),
-        }
-    }
-
-    /// Sets how many consecutive failures open it [default: [`FAILURES_DEFAULT`]].
-    #[must_use]
-    pub fn failures(mut self, max: u32) -> Self {
-        self.failures_max = max.max(1);
-        self
-    }
-
-    /// Sets how long it stays open [default: [`REST_DEFAULT`]].
-    #[must_use]
-    pub fn rest(mut self, rest: Duration) -> Self {
-        self.rest = rest;
-        self
-    }
-
-    /// Checks that an attempt may be made now. After the rest period, one attempt is let
-    /// through; others are refused until it has ended.
-    fn admit(&self) -> Result<(), ModelError> {
-        let now = Instant::now();
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        match state.open_until {
-            Some(until) if until > now => {
-                let failures = state.failures;
-                let message = format!("is suspended after {failures} failures in a row");
-                Err(ModelError::new(&*self.provider, FailureKind::Unavailable, message)
-                    .retry_after(until - now))
-            }
-            Some(_) => {
-                state.open_until = Some(now + self.rest);
-                Ok(())
-            }
-            None => Ok(()),
-        }
-    }
-
-    fn note(&self, error: Option<&ModelError>) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        match error {
-            None => *state = State::default(),
-            Some(error) if error.is_retryable() => {
-                state.failures = state.failures.saturating_add(1);
-                if state.failures >= self.failures_max {
-                    // The provider may ask for a longer wait.
-                    let rest = error.wait().unwrap_or_default().max(self.rest);
-                    state.open_until = Some(Instant::now() + rest);
-                }
-            }
-            // The provider answered: the request was at fault.
-            Some(_) => *state = State::default(),
-        }
-    }
-}
-
 impl Breaker {
     /// Puts a model behind a circuit.
     #[must_use]
@@ -145,20 +56,20 @@ impl Model for Breaker {
 
     /// A stall is a failure of the provider, before the first content and after it.
     fn timed_out(&self, error: &ModelError) {
-        self.circuit.note(Some(error));
+        note(&self.circuit, Some(error));
         self.model.timed_out(error);
     }
 
     fn attempt(&self, request: TurnRequest) -> BoxFuture<'_, Result<AttemptStream, ModelError>> {
         async move {
-            self.circuit.admit()?;
+            self.circuit.admit(Instant::now().into_std())?;
             let attempt = self.model.attempt(request).await;
-            let attempt = attempt.inspect_err(|error| self.circuit.note(Some(error)))?;
+            let attempt = attempt.inspect_err(|error| note(&self.circuit, Some(error)))?;
             let circuit = self.circuit.clone();
             Ok(attempt
                 .inspect(move |said| match said {
-                    Err(error) => circuit.note(Some(error)),
-                    Ok(batch) if batch.is_stopped() => circuit.note(None),
+                    Err(error) => note(&circuit, Some(error)),
+                    Ok(batch) if batch.is_stopped() => note(&circuit, None),
                     Ok(_) => {}
                 })
                 .boxed())
@@ -167,10 +78,17 @@ impl Model for Breaker {
     }
 }
 
+fn note(circuit: &Circuit, error: Option<&ModelError>) {
+    circuit.note(error, Instant::now().into_std());
+}
+
 #[cfg(test)]
 mod tests {
+    use std::sync::Mutex;
+    use std::time::Duration;
+
     use futures::TryStreamExt as _;
-    use wellspring_core::{Batch, Message, ModelSettings, Stop};
+    use wellspring_core::{Batch, FailureKind, Message, ModelSettings, Stop};
 
     use super::*;
 
@@ -246,14 +164,5 @@ mod tests {
         model.timed_out(&ModelError::new("unlucky", FailureKind::TimedOut, "it fell silent"));
         let open = "acme: is suspended after 1 failures in a row".to_owned();
         assert_eq!(ask(&model).await, Err(open));
-    }
-
-    /// After the rest period an open breaker lets one attempt through, not all that wait.
-    #[tokio::test(start_paused = true)]
-    async fn one_at_a_time() {
-        let circuit = Circuit::new("acme").failures(1).rest(Duration::from_secs(10));
-        circuit.note(Some(&ModelError::new("acme", FailureKind::TimedOut, "silent")));
-        tokio::time::advance(Duration::from_secs(10)).await;
-        assert_eq!((circuit.admit().is_ok(), circuit.admit().is_ok()), (true, false));
     }
 }

@@ -5,9 +5,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use wellspring_core::Thinking;
-use wellspring_models::Secret;
-use wellspring_models::circuit_breaker::{FAILURES_DEFAULT, REST_DEFAULT};
 use wellspring_models::openai_chat::Vendor;
+use wellspring_models::{Circuit, Secret};
 
 use super::did_you_mean::did_you_mean;
 use super::keys;
@@ -83,8 +82,8 @@ impl ProviderConfig {
             vendor: None,
             thinking: None,
             cache: true,
-            failures: FAILURES_DEFAULT,
-            rest: REST_DEFAULT,
+            failures: Circuit::FAILURES_DEFAULT,
+            rest: Circuit::REST_DEFAULT,
         }
     }
 }
@@ -125,10 +124,10 @@ pub(crate) fn provider(
         source.complain(item.node.line, what, "remove it, or set `kind = \"openai-chat\"`");
     }
     let (failures, rest) = match section.sub("breaker", &keys::BREAKER) {
-        None => (FAILURES_DEFAULT, REST_DEFAULT),
+        None => (Circuit::FAILURES_DEFAULT, Circuit::REST_DEFAULT),
         Some(breaker) => {
-            let failures = above_zero(&breaker, "failures").unwrap_or(FAILURES_DEFAULT);
-            let rest = breaker.duration("rest").unwrap_or(REST_DEFAULT);
+            let failures = above_zero(&breaker, "failures").unwrap_or(Circuit::FAILURES_DEFAULT);
+            let rest = breaker.duration("rest").unwrap_or(Circuit::REST_DEFAULT);
             breaker.done();
             (failures, rest)
         }

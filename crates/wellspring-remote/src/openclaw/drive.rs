@@ -96,7 +96,7 @@ impl crate::drive::Drive for Drive {
             };
             self.phase = next.unwrap_or_else(|error| {
                 self.leave();
-                self.shared.circuit.note(Some(&error));
+                self.shared.circuit.note(Some(&error), Instant::now().into_std());
                 self.reader.close(&mut self.batch);
                 Phase::Failed(error)
             });
@@ -155,7 +155,7 @@ impl Drive {
 
     /// Waits for a slot on the connection, and emits the handle.
     async fn queue(&mut self) -> Result<Phase, ModelError> {
-        self.shared.circuit.admit(&self.shared.name)?;
+        self.shared.circuit.admit(Instant::now().into_std())?;
         if !self.take_place().await? {
             return Ok(self.cancelled().await);
         }
@@ -297,7 +297,7 @@ impl Drive {
             }
         };
         self.leave();
-        self.shared.circuit.note(None);
+        self.shared.circuit.note(None, Instant::now().into_std());
         self.batch.stop(stop, None);
         Ok(Phase::Done)
     }
