@@ -25,13 +25,13 @@ mod commands;
 mod host;
 mod initialize;
 mod mcp;
-mod open;
 mod options;
 mod prompt;
 mod proxied;
 mod replay;
 mod serve;
 mod session;
+mod sessions;
 mod tools;
 
 use std::collections::BTreeMap;
@@ -50,10 +50,10 @@ use wellspring_wire::acp;
 pub use crate::rpc::PENDING_MAX;
 pub use initialize::INTRODUCTION_TIME;
 pub use mcp::SERVERS_MAX;
-pub use open::{DIRECTORIES_MAX, LIST_PAGE, LIST_SCANNED_MAX};
 pub use replay::REPLAY_RUNS_MAX;
 pub use serve::REQUESTS_MAX;
 pub use session::SESSIONS_MAX;
+pub use sessions::{DIRECTORIES_MAX, LIST_PAGE, LIST_SCANNED_MAX};
 
 use crate::client::{AcpAgent, Link, Prompted};
 use crate::lock;

@@ -14,7 +14,7 @@ use crate::setup::Setup;
 use crate::signals::Interrupts;
 use crate::text::{clean_line, width};
 use crate::typed_lines::Lines;
-use crate::{Exit, find};
+use crate::{Exit, short_id};
 
 /// The prompt.
 const PROMPT: &str = "› ";
@@ -23,7 +23,7 @@ const PROMPT: &str = "› ";
 pub(crate) async fn chat(setup: &Setup, args: ChatArgs) -> Result<Exit> {
     let agent = setup.agent(args.whom.agent.as_deref()).await?;
     let thread = match &args.whom.thread {
-        Some(id) => find::thread(&setup.control(), id).await?,
+        Some(id) => short_id::thread(&setup.control(), id).await?,
         None => ThreadId::new(Uuid::now_v7()),
     };
     let person = std::io::stdin().is_terminal();

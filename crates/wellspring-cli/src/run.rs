@@ -12,7 +12,7 @@ use crate::follow::{Followed, answers, follow};
 use crate::output::View;
 use crate::setup::Setup;
 use crate::typed_lines::Lines;
-use crate::{Exit, Usage, find};
+use crate::{Exit, Usage, short_id};
 
 /// The hint that is shown while a run is active.
 pub(crate) const HINT: &str = "Ctrl-C stops";
@@ -25,7 +25,7 @@ pub(crate) async fn run(setup: &Setup, args: RunArgs) -> Result<Exit> {
     let input = tokio::task::spawn_blocking(|| input(args.input)).await??;
     let agent = setup.agent(args.whom.agent.as_deref()).await?;
     let thread = match &args.whom.thread {
-        Some(id) => Some(find::thread(&setup.control(), id).await?),
+        Some(id) => Some(short_id::thread(&setup.control(), id).await?),
         None => None,
     };
     let run = start(setup, &agent, &args.whom, thread, input).await?;

@@ -21,7 +21,7 @@ use crate::setup::{Setup, Standing};
 use crate::signals::Interrupts;
 use crate::text::{Line, Style, clean_line, span};
 use crate::typed_lines::Lines;
-use crate::{Exit, Usage, find};
+use crate::{Exit, Usage, short_id};
 
 /// Maximum pause between two records of a replay, so that a run that waited overnight is replayed
 /// quickly.
@@ -36,7 +36,7 @@ pub(crate) async fn runs(setup: &Setup, command: Runs) -> Result<Exit> {
     match command {
         Runs::List { state, agent, thread, limit, json } => {
             let thread = match thread {
-                Some(id) => Some(find::thread(control, &id).await?),
+                Some(id) => Some(short_id::thread(control, &id).await?),
                 None => None,
             };
             let agent = agent.map(Into::into);
@@ -44,7 +44,7 @@ pub(crate) async fn runs(setup: &Setup, command: Runs) -> Result<Exit> {
             list(setup, filter, state, limit, json).await
         }
         Runs::Show { id, follow: false, json } => {
-            let info = find::run(control, &id).await?;
+            let info = short_id::run(control, &id).await?;
             if json {
                 let transcript = control.transcript(info.run).await?;
                 let standing = setup.standing(&info).word();
@@ -56,7 +56,7 @@ pub(crate) async fn runs(setup: &Setup, command: Runs) -> Result<Exit> {
             Ok(Exit::Completed)
         }
         Runs::Show { id, follow: true, .. } => {
-            let info = find::run(control, &id).await?;
+            let info = short_id::run(control, &id).await?;
             let view = View::screen("Ctrl-C stops following");
             Ok(match follow(control, info.run, view, Answers::Others, &Lines::default()).await? {
                 Followed::Over(Outcome::Completed { .. }) => Exit::Completed,
@@ -65,7 +65,7 @@ pub(crate) async fn runs(setup: &Setup, command: Runs) -> Result<Exit> {
             })
         }
         Runs::Replay { id, speed, events } => {
-            let info = find::run(control, &id).await?;
+            let info = short_id::run(control, &id).await?;
             let view = match events {
                 Some(dialect) => View::events(dialect),
                 None => View::screen("a replay"),
@@ -73,15 +73,15 @@ pub(crate) async fn runs(setup: &Setup, command: Runs) -> Result<Exit> {
             replay(setup, info.run, view, speed).await
         }
         Runs::Cancel { id, why } => {
-            cancel(setup, &find::run(control, &id).await?, why.as_deref()).await
+            cancel(setup, &short_id::run(control, &id).await?, why.as_deref()).await
         }
         Runs::Export { id, format } => {
-            let info = find::run(control, &id).await?;
+            let info = short_id::run(control, &id).await?;
             export::export(control, &info, format).await?;
             Ok(Exit::Completed)
         }
         Runs::Resume { id, output, answers } => {
-            let info = find::run(control, &id).await?;
+            let info = short_id::run(control, &id).await?;
             match setup.standing(&info) {
                 Standing::Over(_) => bail!(Usage(format!(
                     "run {} has already finished; see it with `wellspring runs show {0}`",
@@ -117,7 +117,7 @@ pub(crate) async fn runs(setup: &Setup, command: Runs) -> Result<Exit> {
             present(setup, info.run, &output, answers).await
         }
         Runs::Delete { id } => {
-            let info = find::run(control, &id).await?;
+            let info = short_id::run(control, &id).await?;
             if !info.state.is_final() {
                 bail!(Usage(format!(
                     "run {0} is still running; stop it first with `wellspring runs cancel {0}`",

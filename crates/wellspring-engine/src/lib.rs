@@ -19,7 +19,6 @@
 mod agent;
 mod agent_loop;
 mod calls;
-mod context;
 mod control;
 mod hooks;
 mod inbox;
@@ -31,6 +30,7 @@ mod runtime;
 mod runtime_ui;
 pub mod schema;
 pub mod telemetry;
+mod tool_context;
 pub mod tools;
 mod turn;
 

@@ -14,11 +14,11 @@ use wellspring_core::{
 
 use crate::agent_loop::{AgentWork, failed};
 use crate::calls::typed_result::ResultTool;
-use crate::context::RunHost;
 use crate::remote::numbering::{Placed, Placing};
 use crate::remote::tools::{RemoteToolCalls, remote_tools};
 use crate::run::activity::Busy;
 use crate::runtime::close::closed_work;
+use crate::tool_context::RunHost;
 
 /// The next prompt of a remote agent.
 enum Prompt {

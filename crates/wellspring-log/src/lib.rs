@@ -29,7 +29,6 @@ mod frame;
 mod heartbeat;
 mod hot_tail;
 mod inbox;
-mod index;
 mod log;
 mod memory;
 mod migrate;
@@ -37,6 +36,7 @@ mod migrate;
 mod nats;
 mod options;
 mod owner;
+mod run_index;
 mod run_state;
 #[cfg(feature = "sqlite")]
 mod sqlite;
@@ -44,6 +44,7 @@ pub mod store;
 #[cfg(feature = "suite")]
 pub mod suite;
 mod thread;
+mod thread_search;
 mod watch;
 mod writer;
 
@@ -81,9 +82,9 @@ pub use store::{
     RunState, SnapshotKind, Store, StoreError, StoreFuture, StoredFrame,
 };
 pub use thread::{
-    SEARCH_BYTES_MAX, SEARCH_WORDS_MAX, THREAD_TITLE_CHARS_MAX, THREADS_PAGE_MAX, ThreadChange,
-    ThreadFilter, ThreadInfo,
+    THREAD_TITLE_CHARS_MAX, THREADS_PAGE_MAX, ThreadChange, ThreadFilter, ThreadInfo,
 };
+pub use thread_search::{SEARCH_BYTES_MAX, SEARCH_WORDS_MAX};
 pub use watch::{Watch, Watches};
 
 /// The types that [`forward_store!`] uses, for programs that do not depend on the core.

@@ -12,10 +12,10 @@ use crate::audit::{AuditEntry, AuditFilter, NewAudit};
 use crate::document::{Document, DocumentFilter, Expected, Written, check_document};
 use crate::due::{Due, DueQuery, NodeBeat};
 use crate::inbox::{InboxEntry, NewCommand, Plan, PutAll};
-use crate::index::{
+use crate::lock;
+use crate::run_index::{
     ENTRY_BYTES, FrameChange, Index, Kept, audit_bytes, document_bytes, name_bytes,
 };
-use crate::lock;
 use crate::store::{
     Append, AppendDone, AppendError, Created, ExternalId, HistoryQuery, NewFrame, NewRun, Page,
     PastRun, RunExport, RunFilter, RunInfo, SnapshotKind, Store, StoreError, StoreFuture,

@@ -26,7 +26,8 @@ use crate::store::{
     Adopt, Append, AppendError, Created, LIST_MAX, NewFrame, NewRun, RunExport, RunFilter, RunInfo,
     RunState, SnapshotKind, Store, StoreError,
 };
-use crate::thread::{ThreadChange, ThreadFilter, ThreadInfo, search_text};
+use crate::thread::{ThreadChange, ThreadFilter, ThreadInfo};
+use crate::thread_search::search_text;
 
 /// Bytes of a run per read.
 const PAGE_BYTES: usize = 1024 * 1024;

@@ -17,17 +17,17 @@
 //! disk is repaired.
 //!
 //! Every frame and every row has a checksum, and the structure of the file is checked when it
-//! is opened. Damaged data is an error; everything else stays readable. See `check.rs`.
+//! is opened. Damaged data is an error; everything else stays readable. See `integrity.rs`.
 
 mod audit;
 mod backup;
-mod batch;
-mod check;
 mod checkpoint;
 mod checksum;
 mod connect;
 mod document;
+mod frame_storage;
 mod group_commit;
+mod integrity;
 mod lock_file;
 mod read;
 mod schema;
@@ -48,9 +48,9 @@ use rusqlite::{Connection, InterruptHandle};
 use tokio::sync::oneshot;
 use wellspring_core::{InboxNo, RunId, Seq, ThreadId};
 
-use self::check::Damage;
 use self::checkpoint::{Checkpointer, WalSize};
 use self::group_commit::{AppendJob, Call, Db, Job, Message, OpenFile};
+use self::integrity::Damage;
 use self::lock_file::{Alive, Ended};
 use crate::audit::{AuditEntry, AuditFilter, NewAudit};
 use crate::document::{Document, DocumentFilter, Expected, Written, check_document};
@@ -278,7 +278,7 @@ impl SqliteStore {
             checking = Some(connection.get_interrupt_handle());
             let (damage, path) = (Arc::clone(&damage), path.clone());
             let body = move || {
-                if let Some(found) = check::structure(&connection) {
+                if let Some(found) = integrity::structure(&connection) {
                     let (path, what) = (path.display(), &found.what);
                     tracing::error!(%path, what, "the store is damaged");
                     let _ = damage.set(found);
@@ -335,7 +335,7 @@ impl SqliteStore {
             let result = connection
                 .unchecked_transaction()
                 .and_then(|transaction| query(&transaction))
-                .unwrap_or_else(|error| Err(check::store_error(while_doing, Arc::new(error))));
+                .unwrap_or_else(|error| Err(integrity::store_error(while_doing, Arc::new(error))));
             let _ = reply.send(result);
         };
         // Sending only fails if the threads are gone; the caller then gets an error from the
@@ -679,10 +679,10 @@ impl Store for SqliteStore {
 
     fn check(&self) -> StoreFuture<'_, Vec<Finding>> {
         self.apart("checking the store", |path| {
-            let failed = |error| check::store_error("checking the store", Arc::new(error));
+            let failed = |error| integrity::store_error("checking the store", Arc::new(error));
             let connection = connect::connect_reader(path).map_err(failed)?;
             let transaction = connection.unchecked_transaction().map_err(failed)?;
-            Ok(check::everything(&transaction))
+            Ok(integrity::everything(&transaction))
         })
     }
 }

@@ -1,22 +1,16 @@
-//! Threads in lists: titles, order, and search.
+//! Threads in lists: titles and order.
 
 use serde::Serialize;
 use wellspring_core::{Millis, RunId, ThreadId};
 
 use crate::store::{RunState, StoreError};
+use crate::thread_search::{SEARCH_WORDS_MAX, words};
 
 /// Maximum number of threads per list.
 pub const THREADS_PAGE_MAX: usize = 200;
 
 /// Maximum length of a thread's title: one long line.
 pub const THREAD_TITLE_CHARS_MAX: usize = 200;
-
-/// Maximum bytes of a run's searchable text: the question and the start of a long answer. More
-/// would make the index larger than the runs.
-pub const SEARCH_BYTES_MAX: usize = 16 * 1024;
-
-/// Maximum number of words per search; further ones are ignored.
-pub const SEARCH_WORDS_MAX: usize = 16;
 
 /// A thread in a list.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -102,31 +96,4 @@ impl ThreadChange {
         }
         Ok(())
     }
-}
-
-/// The words of a text, in lower case.
-pub(crate) fn words(text: &str) -> Vec<String> {
-    let words = text.split(|character: char| !character.is_alphanumeric());
-    words.filter(|word| !word.is_empty()).map(str::to_lowercase).collect()
-}
-
-/// Whether a text has a word that begins with each of these.
-pub(crate) fn has_words(text: &str, wanted: &[String]) -> bool {
-    let words = words(text);
-    wanted.iter().all(|wanted| words.iter().any(|word| word.starts_with(&**wanted)))
-}
-
-/// The searchable text of a finished run.
-pub(crate) fn search_text(transcript: &wellspring_core::Transcript) -> Box<str> {
-    let started = transcript.started.as_ref();
-    let input = started.iter().flat_map(|started| &started.request.input);
-    let mut text = String::new();
-    for content in input.filter_map(|content| content.as_text()) {
-        text.push_str(content);
-        text.push('\n');
-    }
-    text.push_str(&transcript.words(wellspring_core::AgentNo::ROOT));
-    let end = text.floor_char_boundary(SEARCH_BYTES_MAX);
-    text.truncate(end);
-    text.into()
 }

@@ -26,7 +26,7 @@ use crate::inbox::taken_by;
 use crate::lock;
 use crate::run_state::state_of;
 use crate::store::{Adopt, Append, AppendError, NewFrame, RunState, SnapshotKind, StoreError};
-use crate::thread::search_text;
+use crate::thread_search::search_text;
 
 pub(crate) struct Writer {
     pub(crate) hot: Arc<Hot>,

@@ -8,10 +8,10 @@
 //!    room for a new one. Silent connections cannot lock out other clients.
 //! 3. What a client does not read is bounded, in this process and in the kernel.
 
-mod activity;
 mod capacity;
+mod idle_timeout;
 mod incomplete_messages;
-mod stalled_client;
+mod unread_limit;
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -30,10 +30,10 @@ use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio_util::task::TaskTracker;
 use tower::ServiceExt as _;
 
-use self::activity::{Activity, Watched};
 use self::capacity::Places;
+use self::idle_timeout::{Activity, Watched};
 pub(crate) use self::incomplete_messages::Inflow;
-use self::stalled_client::Socket;
+use self::unread_limit::Socket;
 use crate::app::App;
 
 /// How long a client may take to send a request's head, and how long a connection may have no

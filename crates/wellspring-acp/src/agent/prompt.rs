@@ -19,7 +19,7 @@ use wellspring_wire::{Dialect as _, Out};
 
 use super::host::ClientHost;
 use super::session::{Running, Session};
-use super::{Agent, Client, commands, open, tools};
+use super::{Agent, Client, commands, sessions, tools};
 use crate::client::{AcpAgent, PROMPTED};
 use crate::rpc::{self, Peer, Reply, RpcError, Unasked};
 
@@ -79,7 +79,7 @@ impl Agent {
         };
         if is_first && let Ok(info) = self.control.info(run).await {
             let mut update = json!({"sessionUpdate": "session_info_update", "title": info.title});
-            if let Some(at) = open::iso_8601(info.updated_at) {
+            if let Some(at) = sessions::iso_8601(info.updated_at) {
                 update["updatedAt"] = at.into();
             }
             self.update(session, update).await?;

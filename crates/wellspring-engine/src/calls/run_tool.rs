@@ -12,11 +12,11 @@ use wellspring_core::{
 
 use super::ReadyCall;
 use crate::agent_loop::AgentWork;
-use crate::context::RunHost;
 use crate::limits::TOOL_BYTES_MAX;
 use crate::run::activity::Busy;
 use crate::runtime::close::{close_agent, finished};
 use crate::telemetry;
+use crate::tool_context::RunHost;
 
 impl AgentWork {
     /// Runs a tool: announces it, enforces its time limits, and records its result.

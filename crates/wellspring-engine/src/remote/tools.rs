@@ -14,10 +14,10 @@ use wellspring_core::{
 use crate::agent_loop::AgentWork;
 use crate::calls::Verdict;
 use crate::calls::typed_result::ResultTool;
-use crate::context::RunHost;
 use crate::limits::REMOTE_CALLS_WAITING_MAX;
 use crate::remote::call_key;
 use crate::runtime::close::finished;
+use crate::tool_context::RunHost;
 
 /// The calls that a remote agent makes of our tools.
 pub(crate) struct RemoteToolCalls(mpsc::Receiver<RemoteToolCall>);

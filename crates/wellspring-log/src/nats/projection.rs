@@ -12,7 +12,7 @@ use wellspring_core::{RunId, Seq, ThreadId};
 
 use super::api::Kept as Message;
 use super::wire::{self, DeletedLine, Entry, FrameLine, Incoming};
-use crate::index::{ENTRY_BYTES, FrameChange, Index};
+use crate::run_index::{ENTRY_BYTES, FrameChange, Index};
 use crate::store::{Finding, SnapshotKind, StoreError, StoredFrame};
 use crate::watch::Watches;
 

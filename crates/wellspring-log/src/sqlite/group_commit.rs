@@ -12,10 +12,10 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use wellspring_core::RunId;
 
-use super::batch::{Batches, End};
 use super::checkpoint::{WalSize, checkpoint};
+use super::frame_storage::{Batches, End};
 use super::watch::Marks;
-use super::{FOREIGN_POLL, check, write};
+use super::{FOREIGN_POLL, integrity, write};
 use crate::store::{Append, AppendDone, AppendError, StoreError};
 use crate::watch::Watches;
 
@@ -402,7 +402,7 @@ impl Job for AppendJob {
     fn done(mut self: Box<Self>, committed: Result<(), Arc<rusqlite::Error>>) {
         let result = match committed {
             Ok(()) => std::mem::replace(&mut self.result, Ok(())),
-            Err(cause) => Err(check::store_error("appending", cause).into()),
+            Err(cause) => Err(integrity::store_error("appending", cause).into()),
         };
         if let Some(done) = self.done.take() {
             done(result);
@@ -455,7 +455,7 @@ where
 
     fn done(self: Box<Self>, committed: Result<(), Arc<rusqlite::Error>>) {
         let Self { while_doing, result, reply, .. } = *self;
-        let failed = |cause| Err(check::store_error(while_doing, cause));
+        let failed = |cause| Err(integrity::store_error(while_doing, cause));
         let result = match (committed, result) {
             (Ok(()), Some(result)) => result,
             (Ok(()), None) => failed(Arc::new(rusqlite::Error::InvalidQuery)),

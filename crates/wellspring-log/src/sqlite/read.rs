@@ -7,9 +7,9 @@ use rusqlite::types::{ToSql, Type};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use wellspring_core::{Command, InboxNo, Millis, RunId, Seq, ThreadId};
 
-use super::batch::{self, Batch, End, Entry, Looked};
-use super::check::run_columns;
 use super::checksum::chain_start;
+use super::frame_storage::{self, Batch, End, Entry, Looked};
+use super::integrity::run_columns;
 use super::write::TAKEN;
 use super::{int, uint};
 use crate::due::{Due, DueQuery, NodeBeat};
@@ -35,7 +35,7 @@ fn select_info() -> String {
 }
 
 pub(super) fn info(connection: &Connection, run: RunId) -> Outcome<Option<RunInfo>> {
-    let unplaced = batch::unplaced_ends(connection)?;
+    let unplaced = frame_storage::unplaced_ends(connection)?;
     let found = connection
         .prepare_cached(&format!("{} FROM runs WHERE run = ?1", select_info()))?
         .query_row([run.uuid().as_bytes()], |row| info_of(row, Some(run), &unplaced))
@@ -75,7 +75,7 @@ pub(super) fn list(connection: &Connection, filter: &RunFilter) -> Outcome<Vec<R
     let sql =
         format!("{} FROM runs WHERE {conditions} ORDER BY run DESC LIMIT {limit}", select_info());
     let mut statement = connection.prepare_cached(&sql)?;
-    let unplaced = batch::unplaced_ends(connection)?;
+    let unplaced = frame_storage::unplaced_ends(connection)?;
     let mut rows = statement.query(rusqlite::params_from_iter(values))?;
     let mut infos: Vec<RunInfo> = Vec::new();
     while let Some(row) = rows.next()? {
@@ -103,7 +103,7 @@ pub(super) fn page(
         Err(error) => return Ok(Err(error)),
     };
     let mut unplaced = Vec::new();
-    let looked = batch::each_unplaced(connection, |_, entry| {
+    let looked = frame_storage::each_unplaced(connection, |_, entry| {
         if entry.run == row.key {
             unplaced.push((stored(&entry), entry.before, entry.crc));
         }
@@ -377,7 +377,7 @@ pub(super) fn history(connection: &Connection, query: &HistoryQuery) -> Outcome<
         folded("at"),
         folded("body"),
     );
-    let unplaced = batch::unplaced_ends(connection)?;
+    let unplaced = frame_storage::unplaced_ends(connection)?;
     let max = int(query.max.min(LIST_MAX) as u64);
     let past = |row: &Row<'_>| {
         let at: Option<i64> = row.get(15)?;
@@ -471,7 +471,7 @@ pub(super) const OWN_ROW: &str = "its state does not match its checksum";
 
 /// The end of a run that is not finished.
 pub(super) fn end(connection: &Connection, run: RunId, row: &RunRow) -> Outcome<End> {
-    let (ends, looked) = batch::unplaced_ends(connection)?;
+    let (ends, looked) = frame_storage::unplaced_ends(connection)?;
     looked.all()?;
     if let Some(end) = ends.get(&row.key) {
         return Ok(Ok(*end));

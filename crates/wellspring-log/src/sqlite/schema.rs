@@ -7,9 +7,9 @@ use std::time::Instant;
 use rusqlite::{Connection, OptionalExtension, TransactionBehavior, params};
 use wellspring_core::Seq;
 
-use super::batch::{self, End, Entry};
-use super::check::{self, Damage};
+use super::frame_storage::{self, End, Entry};
 use super::group_commit::is_busy;
+use super::integrity::{self, Damage};
 use super::{MIGRATION_POLL, MIGRATION_TIMEOUT, OpenError, checksum, document, int, read, threads};
 use crate::codec;
 use crate::document::segment;
@@ -181,26 +181,26 @@ fn add_checksums(connection: &Connection) -> rusqlite::Result<()> {
     {
         last = id;
         let mut entries = Vec::with_capacity(body.len() + body.len() / 4);
-        for (run, first, count, body) in batch::entries_without_sums(&body) {
+        for (run, first, count, body) in frame_storage::entries_without_sums(&body) {
             let before = ends.get(&run).map_or(0, |end| end.crc);
             let mut entry = Entry::new(run, first, count, before, body);
             if !codec::is_whole(body) {
                 entry.crc = !entry.crc;
             }
             ends.insert(run, End::of(&entry));
-            batch::push(&mut entries, &entry);
+            frame_storage::push(&mut entries, &entry);
             if id > upto {
                 place.execute(params![run, int(first.0), count, id])?;
             }
         }
-        update.execute(params![id, batch::sealed(entries)])?;
+        update.execute(params![id, frame_storage::sealed(entries)])?;
     }
     connection.execute("UPDATE placed SET upto = max(upto, ?1)", [last])?;
     let mut end = connection.prepare("UPDATE runs SET head = ?2, chain = ?3 WHERE id = ?1")?;
     for (run, at) in ends {
         end.execute(params![run, int(at.head.0), at.crc])?;
     }
-    let (old, new) = (check::run_columns("OLD."), check::run_columns(""));
+    let (old, new) = (integrity::run_columns("OLD."), integrity::run_columns(""));
     let thread = threads::COLUMNS;
     connection.execute_batch(&format!(
         "
@@ -330,7 +330,7 @@ pub(super) fn look_at(connection: &Connection) -> rusqlite::Result<(bool, Option
     let number = |pragma| connection.pragma_query_value(None, pragma, |row| row.get::<_, i64>(0));
     let known = number("application_id")? == APPLICATION_ID
         && number("user_version")? == int(MIGRATIONS.len() as u64);
-    Ok((known, check::structure(connection)))
+    Ok((known, integrity::structure(connection)))
 }
 
 /// Migrates the file to the current schema, unless its structure is damaged.
@@ -394,7 +394,7 @@ fn migrate_to(connection: &mut Connection, known: i64) -> rusqlite::Result<Form>
     // once.
     if tables > 0
         && (found < known || !is_large(connection)?)
-        && let Some(damage) = check::structure(connection)
+        && let Some(damage) = integrity::structure(connection)
     {
         return Ok(if found == known {
             Form::Damaged(damage)
@@ -430,7 +430,7 @@ fn migrate_to(connection: &mut Connection, known: i64) -> rusqlite::Result<Form>
 /// Whether checking the file's structure takes too long to wait for it.
 pub(super) fn is_large(connection: &Connection) -> rusqlite::Result<bool> {
     let number = |pragma| connection.pragma_query_value(None, pragma, |row| row.get::<_, i64>(0));
-    Ok(number("page_count")?.saturating_mul(number("page_size")?) > check::AT_ONCE_BYTES)
+    Ok(number("page_count")?.saturating_mul(number("page_size")?) > integrity::AT_ONCE_BYTES)
 }
 
 #[cfg(test)]
@@ -497,7 +497,7 @@ mod tests {
         let page = read::page(&connection, run, Seq(0), 1024).unwrap().unwrap();
         let frames = vec![frame(1, 2, &first), frame(3, 1, &second)];
         assert_eq!(page, Page { frames, head: Seq(3), closed: true });
-        assert_eq!(check::everything(&connection), []);
+        assert_eq!(integrity::everything(&connection), []);
     }
 
     /// Entries of an older schema are read after the migration, with numbers that the run has
@@ -540,7 +540,7 @@ mod tests {
         migrate_to(&mut connection, int(MIGRATIONS.len() as u64)).unwrap();
         let page = read::page(&connection, run, Seq(0), 1024).unwrap();
         assert!(matches!(page, Err(StoreError::Damaged { at: Seq(1), .. })), "{page:?}");
-        let found = check::everything(&connection);
+        let found = integrity::everything(&connection);
         assert_eq!(found.len(), 1, "{found:?}");
     }
 }

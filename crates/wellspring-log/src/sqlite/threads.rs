@@ -5,10 +5,11 @@ use rusqlite::types::ToSql;
 use rusqlite::{Connection, Row, params};
 use wellspring_core::{Millis, RunId, Seq, ThreadId};
 
-use super::check::run_columns;
+use super::integrity::run_columns;
 use super::{read, uint};
 use crate::store::{NewRun, StoreError};
-use crate::thread::{ThreadChange, ThreadFilter, ThreadInfo, has_words};
+use crate::thread::{ThreadChange, ThreadFilter, ThreadInfo};
+use crate::thread_search::has_words;
 
 /// The columns that a row's checksum covers.
 pub(super) const COLUMNS: &str = "thread, tenant, latest, runs, title, archived";

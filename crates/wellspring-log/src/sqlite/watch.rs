@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 
 use rusqlite::{Connection, OptionalExtension};
 
-use super::batch::{self, Looked};
+use super::frame_storage::{self, Looked};
 use super::read;
 use crate::watch::Watches;
 
@@ -46,7 +46,7 @@ impl Marks {
         let now = Self::now(connection)?;
         if !watches.is_empty() {
             let mut keys = BTreeSet::new();
-            let looked = batch::each_after(connection, self.batch, |_, entry| {
+            let looked = frame_storage::each_after(connection, self.batch, |_, entry| {
                 keys.insert(entry.run);
             })?;
             if looked != Looked::AtAll {

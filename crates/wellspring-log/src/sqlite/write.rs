@@ -3,13 +3,13 @@
 use rusqlite::{Connection, OptionalExtension, TransactionBehavior, params};
 use wellspring_core::{InboxNo, RunId, Seq};
 
-use super::batch::{self, End};
 use super::checksum::chain_start;
+use super::frame_storage::{self, End};
 use super::group_commit::{Db, Head};
 use super::lock_file::Ended;
 use super::read::{self, state_code};
 use super::watch::{last_number, note_deletion};
-use super::{audit, check, threads};
+use super::{audit, integrity, threads};
 use super::{int, uint};
 use crate::inbox::{InboxEntry, InboxRoom, NewCommand, Plan, PutAll, plan};
 use crate::store::{
@@ -405,7 +405,7 @@ pub(super) fn doom(db: &mut Db, run: RunId) -> Outcome<Option<i64>> {
         Err(StoreError::NoRun(_)) => return Ok(Ok(None)),
         Ok(row) if row.state.is_final() => row.key,
         // A damaged run cannot be cancelled, so it is deleted in any state.
-        Ok(row) => match check::frames(&db.connection, run)? {
+        Ok(row) => match integrity::frames(&db.connection, run)? {
             Ok(()) => return Ok(Err(StoreError::Unfinished(run))),
             Err(_) => row.key,
         },
@@ -432,7 +432,7 @@ pub(super) fn delete_chunk(db: &mut Db, key: i64) -> rusqlite::Result<bool> {
 }
 
 pub(super) fn sweep(connection: &Connection, key: i64) -> rusqlite::Result<bool> {
-    if batch::delete(connection, key, DELETE_ROWS)? {
+    if frame_storage::delete(connection, key, DELETE_ROWS)? {
         return Ok(true);
     }
     let limited = [key, DELETE_ROWS];

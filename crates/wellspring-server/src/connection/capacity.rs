@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, Weak};
 
-use super::activity::Activity;
+use super::idle_timeout::Activity;
 use crate::lock;
 
 /// The places for connections.

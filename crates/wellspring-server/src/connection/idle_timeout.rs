@@ -1,4 +1,4 @@
-//! Activity on a connection: its requests, and when its client last read something.
+//! Finds connections without a request for too long, and HTTP/2 clients that do not read.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, Weak};

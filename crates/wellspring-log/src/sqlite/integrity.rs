@@ -10,7 +10,7 @@ use std::sync::Arc;
 use rusqlite::{Connection, ErrorCode, Row};
 use wellspring_core::{Event, RunId, Seq};
 
-use super::batch::{self, Batch, Looked};
+use super::frame_storage::{self, Batch, Looked};
 use super::read::{self, OWN_ROW};
 use super::{document, uint};
 use crate::fold::{self, read_page};
@@ -321,7 +321,7 @@ fn check_batches(connection: &Connection, found: &mut Vec<Finding>) -> rusqlite:
             found.push(Finding { run: None, what, remedy });
         }
     }
-    if let Looked::ButSome(id) = batch::each_unplaced(connection, |_, _| {})? {
+    if let Looked::ButSome(id) = frame_storage::each_unplaced(connection, |_, _| {})? {
         let what = format!("batch {id}, which holds the last records of runs that go on");
         found.push(Finding { run: None, what, remedy: RESTORE });
     }

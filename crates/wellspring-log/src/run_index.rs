@@ -17,7 +17,8 @@ use crate::store::{
     Adopt, Created, ExportedCommand, ExternalId, HistoryQuery, LIST_MAX, NewRun, RunExport,
     RunFilter, RunInfo, RunState, StoreError,
 };
-use crate::thread::{ThreadChange, ThreadFilter, ThreadInfo, has_words};
+use crate::thread::{ThreadChange, ThreadFilter, ThreadInfo};
+use crate::thread_search::has_words;
 
 /// Estimated overhead of an entry in bytes, so that many small entries count too.
 pub(crate) const ENTRY_BYTES: usize = 64;
