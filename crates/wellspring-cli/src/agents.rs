@@ -336,8 +336,8 @@ fn circuit(provider: &ProviderConfig) -> (&str, Circuit) {
     (&provider.name, circuit.failures(provider.failures).rest(provider.rest))
 }
 
-/// It is started by its first run. What cannot take MCP servers over HTTP gets our tools by
-/// this very program.
+/// An ACP agent, whose process its first run starts. An agent that cannot use MCP servers over HTTP
+/// gets our tools through `wellspring mcp-bridge`.
 fn acp_agent(name: &str, config: &AcpConfig) -> AcpAgent {
     let mut config = config.clone();
     let here = std::env::current_exe().ok();

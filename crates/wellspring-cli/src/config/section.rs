@@ -293,7 +293,7 @@ pub(crate) fn text(node: &Node) -> Option<&str> {
 fn float(node: &Node) -> Option<f64> {
     match node.value {
         Value::Float(value) => Some(value).filter(|value| value.is_finite()),
-        // Numbers of a configuration are small.
+        // Every `i32` has an exact `f64`; configurations need no larger integers.
         Value::Integer(value) => i32::try_from(value).ok().map(f64::from),
         Value::Nothing | Value::Bool(_) | Value::Text(_) | Value::List(_) | Value::Table(_) => None,
     }
