@@ -17,6 +17,7 @@ pub(crate) mod keys;
 mod mcp;
 pub(crate) mod problem;
 pub(crate) mod provider;
+pub(crate) mod remote_agent;
 mod section;
 pub(crate) mod settings;
 mod toml;

@@ -138,6 +138,15 @@ impl<'a> Section<'a> {
         self.read(name, text)
     }
 
+    /// A string that must be set.
+    pub(crate) fn required(&self, name: &'static str, remedy: &str) -> Option<&'a str> {
+        if self.get(name).is_none() {
+            let what = format!("{} has no `{name}`", self.title);
+            self.source.complain(self.line, what, remedy);
+        }
+        self.text(name)
+    }
+
     pub(crate) fn bool(&self, name: &'static str) -> Option<bool> {
         self.read(name, |node| if let Value::Bool(value) = node.value { Some(value) } else { None })
     }
