@@ -18,10 +18,11 @@ use wellspring_remote::openclaw::{DeviceIdentity, OpenClawAgent};
 
 use crate::Usage;
 use crate::config::Config;
-use crate::config::agent::{AgentConfig, BrainConfig, DifyRef, OpenClawRef};
+use crate::config::agent::{AgentConfig, BackendConfig};
 use crate::config::did_you_mean::nearest;
 use crate::config::problem::Problems;
 use crate::config::provider::{BUILT_IN, ProviderConfig};
+use crate::config::remote_agent::{DifyRef, OpenClawRef};
 use crate::mcp::{Joined, Servers};
 use crate::provider::{Client, chain};
 use crate::tools::tools;
@@ -221,27 +222,27 @@ impl<'a> Agents<'a> {
             anyhow!(problems)
         };
         let (mut def, model) = match &agent.backend {
-            BrainConfig::Acp(acp) => {
+            BackendConfig::Acp(acp) => {
                 let remote = Arc::new(acp_agent(&agent.name, acp));
                 (AgentDef::remote(agent.name.clone(), remote), None)
             }
-            BrainConfig::AgUi(ag_ui) => {
+            BackendConfig::AgUi(ag_ui) => {
                 let remote = AgUiAgent::new(agent.name.clone(), (**ag_ui).clone());
                 let remote =
                     remote.map_err(|error| located(told(&error), "mend `ag_ui`".into()))?;
                 (AgentDef::remote(agent.name.clone(), Arc::new(remote)), None)
             }
-            BrainConfig::OpenClaw(openclaw) => {
+            BackendConfig::OpenClaw(openclaw) => {
                 let remote = openclaw_agent(&agent.name, openclaw)
                     .map_err(|error| located(format!("{error:#}"), "mend `openclaw`".into()))?;
                 (AgentDef::remote(agent.name.clone(), Arc::new(remote)), None)
             }
-            BrainConfig::Dify(dify) => {
+            BackendConfig::Dify(dify) => {
                 let remote = dify_agent(&agent.name, dify)
                     .map_err(|error| located(format!("{error:#}"), "mend `dify`".into()))?;
                 (AgentDef::remote(agent.name.clone(), Arc::new(remote)), None)
             }
-            BrainConfig::Models(models) => {
+            BackendConfig::Models(models) => {
                 let mut links = Vec::new();
                 for model in models {
                     let provider = &model.provider;
@@ -336,8 +337,8 @@ fn circuit(provider: &ProviderConfig) -> (&str, Circuit) {
     (&provider.name, circuit.failures(provider.failures).rest(provider.rest))
 }
 
-/// It is started by its first run. What cannot take MCP servers over HTTP gets our tools by
-/// this very program.
+/// An ACP agent, whose process its first run starts. An agent that cannot use MCP servers over HTTP
+/// gets our tools through `wellspring mcp-bridge`.
 fn acp_agent(name: &str, config: &AcpConfig) -> AcpAgent {
     let mut config = config.clone();
     let here = std::env::current_exe().ok();

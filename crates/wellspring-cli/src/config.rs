@@ -1,6 +1,6 @@
 //! The configuration: `wellspring.toml` and `agents/*.md`, or else the environment.
 //!
-//! A file is parsed into a tree of values that know their line numbers ([`node`]), from TOML or
+//! A file is parsed into a tree of values that know their line numbers ([`value`]), from TOML or
 //! YAML. Each [`section`] of it is read key by key, and every key is declared in [`keys`]. So every
 //! mistake has a line and a remedy, all mistakes are reported together, and the documentation
 //! cannot miss a key.
@@ -17,6 +17,7 @@ pub(crate) mod keys;
 mod mcp;
 pub(crate) mod problem;
 pub(crate) mod provider;
+pub(crate) mod remote_agent;
 mod section;
 pub(crate) mod settings;
 mod toml;

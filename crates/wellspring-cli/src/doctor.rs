@@ -13,7 +13,7 @@ use wellspring_models::ListedModel;
 use crate::Exit;
 use crate::agents::{Agents, dify_agent, openclaw_agent, told};
 use crate::args::{ServeArgs, SetupArgs};
-use crate::config::agent::{AgentConfig, BrainConfig};
+use crate::config::agent::{AgentConfig, BackendConfig};
 use crate::config::did_you_mean::nearest;
 use crate::config::provider::{KeySource, ModelRef, ProviderConfig, ProviderKind};
 use crate::config::settings::{StoreKind, TelemetryConfig};
@@ -232,7 +232,7 @@ async fn providers_and_agents(config: &Config) -> Vec<Check> {
 async fn remote_check(agent: &AgentConfig) -> Option<Check> {
     let what = format!("agent {}", agent.name);
     let (says, remedy) = match &agent.backend {
-        BrainConfig::OpenClaw(openclaw) => {
+        BackendConfig::OpenClaw(openclaw) => {
             let remedy = "check the gateway's `url`, `token_env` and `identity`";
             let says = match openclaw_agent(&agent.name, openclaw) {
                 Ok(remote) => remote.check().await.map(|version| format!("a gateway, {version}")),
@@ -240,7 +240,7 @@ async fn remote_check(agent: &AgentConfig) -> Option<Check> {
             };
             (says, remedy)
         }
-        BrainConfig::Dify(dify) => {
+        BackendConfig::Dify(dify) => {
             let remedy = "check the app's `url` and `key_env`";
             let says = match dify_agent(&agent.name, dify) {
                 Ok(remote) => remote.check().await.map(|name| format!("the Dify app {name:?}")),
@@ -248,7 +248,7 @@ async fn remote_check(agent: &AgentConfig) -> Option<Check> {
             };
             (says, remedy)
         }
-        BrainConfig::Models(_) | BrainConfig::Acp(_) | BrainConfig::AgUi(_) => return None,
+        BackendConfig::Models(_) | BackendConfig::Acp(_) | BackendConfig::AgUi(_) => return None,
     };
     Some(match says {
         Ok(says) => good(what, says),
@@ -258,11 +258,11 @@ async fn remote_check(agent: &AgentConfig) -> Option<Check> {
 
 fn models_of(agent: &AgentConfig) -> impl Iterator<Item = &ModelRef> {
     match &agent.backend {
-        BrainConfig::Models(models) => models.iter(),
-        BrainConfig::Acp(_)
-        | BrainConfig::AgUi(_)
-        | BrainConfig::OpenClaw(_)
-        | BrainConfig::Dify(_) => [].iter(),
+        BackendConfig::Models(models) => models.iter(),
+        BackendConfig::Acp(_)
+        | BackendConfig::AgUi(_)
+        | BackendConfig::OpenClaw(_)
+        | BackendConfig::Dify(_) => [].iter(),
     }
 }
 

@@ -24,6 +24,7 @@ mod call;
 mod outcome;
 mod part;
 mod question;
+mod reporter;
 mod usage;
 
 use std::sync::Arc;
@@ -43,6 +44,7 @@ pub use self::call::{
 pub use self::outcome::{Budget, FailureKind, Outcome, Stop};
 pub use self::part::{Annotation, Opaque, PartKind, Role, VoidReason};
 pub use self::question::{Answer, Answered, Choice, Form, Question, Scope};
+pub use self::reporter::Reporter;
 pub use self::usage::{ContextWindow, Cost, Usage, UsageScope};
 
 /// The version of the records' JSON. A record without a version has this one, and any later

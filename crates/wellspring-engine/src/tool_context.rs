@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use tracing::Span;
 use wellspring_core::{
     AgentNo, Answer, Approval, Ask, AskedQuestion, Content, Context, ContextFacts, Event, Host,
-    LocalPart, Outcome, PartId, Question, QuestionId, ToolError, ToolSpec, ToolUpdate,
+    LocalPart, Outcome, PartId, Question, QuestionId, Reporter, ToolError, ToolSpec, ToolUpdate,
 };
 
 use crate::agent_loop::AgentWork;
@@ -394,46 +394,13 @@ impl Host for RunHost {
         if self.is_closed() {
             return async { Ok(()) }.boxed();
         }
-        match event {
-            Event::PlanUpdated { .. }
-            | Event::StateSet { .. }
-            | Event::StatePatched { .. }
-            | Event::SourceCited(_)
-            | Event::FileProduced(_)
-            | Event::Extended(_) => {
-                self.touch();
-                self.run().push(self.work.agent, event);
-                self.run().room().map(Ok).boxed()
-            }
-            Event::RunStarted(_)
-            | Event::RunAdopted { .. }
-            | Event::RunPaused { .. }
-            | Event::RunResumed { .. }
-            | Event::TurnStarted(_)
-            | Event::TurnFinished { .. }
-            | Event::PartStarted { .. }
-            | Event::PartDelta { .. }
-            | Event::PartAnnotated { .. }
-            | Event::PartFinished { .. }
-            | Event::PartsVoided { .. }
-            | Event::ToolQueued { .. }
-            | Event::ToolStarted { .. }
-            | Event::ToolUpdated { .. }
-            | Event::ToolFinished { .. }
-            | Event::QuestionAsked(_)
-            | Event::QuestionAnswered(_)
-            | Event::AgentStarted { .. }
-            | Event::AgentFinished { .. }
-            | Event::UsageReported(_)
-            | Event::InputAccepted { .. }
-            | Event::InputApplied { .. }
-            | Event::ResultReady { .. }
-            | Event::Attached { .. }
-            | Event::RunFinished { .. } => {
-                let message = format!("only the engine states this: {event}");
-                async { Err(ToolError::new(message)) }.boxed()
-            }
+        if !event.may_be_reported_by(Reporter::Tool) {
+            let message = format!("only the engine states this: {event}");
+            return async { Err(ToolError::new(message)) }.boxed();
         }
+        self.touch();
+        self.run().push(self.work.agent, event);
+        self.run().room().map(Ok).boxed()
     }
 
     fn ask(&self, ask: Ask) -> BoxFuture<'_, Answer> {

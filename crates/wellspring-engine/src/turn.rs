@@ -16,7 +16,7 @@ use uuid::Uuid;
 use wellspring_core::{
     AgentNo, Annotation, AttemptStream, CallResult, CancellationToken, Checker, Event, FailureKind,
     LocalPart, Message, MessagePart, Model, ModelError, ModelSettings, Outline, PartId, PartShape,
-    Role, RunId, Stop, ToolError, ToolOutcome, ToolResult, ToolSpec, TurnRequest, Usage,
+    Reporter, Role, RunId, Stop, ToolError, ToolOutcome, ToolResult, ToolSpec, TurnRequest, Usage,
     WirePartId,
 };
 
@@ -444,62 +444,30 @@ impl Turn {
     /// Checks the rules that the grammar leaves to the source: which events a model may yield, and
     /// how many.
     fn check(&self, event: &Event) -> Result<(), ModelError> {
-        match event {
-            Event::PartStarted { part, .. } => {
-                let opened = self.outline().next_part;
-                if *part != opened || opened.0 as usize >= PARTS_PER_TURN_MAX {
-                    let what = format!("it opened part {part} after {opened} parts");
-                    return Err(self.broken(&what));
-                }
-                Ok(())
+        let is_ours =
+            |call| self.outline().call(call).is_some_and(|call| call.tool.runs_on.is_ours());
+        if let Event::PartStarted { part, .. } = event {
+            let opened = self.outline().next_part;
+            if *part != opened || opened.0 as usize >= PARTS_PER_TURN_MAX {
+                return Err(self.broken(&format!("it opened part {part} after {opened} parts")));
             }
-            Event::PartDelta { part, chunk } => match self.outline().call(*part) {
-                Some(call) if call.arguments.len() + chunk.len() > ARGUMENT_BYTES_MAX => {
-                    let what =
-                        format!("a call has more than {ARGUMENT_BYTES_MAX} bytes of arguments");
-                    Err(self.broken(&what))
-                }
-                Some(_) | None => Ok(()),
-            },
-            Event::PartFinished { .. }
-            | Event::PartAnnotated { .. }
-            | Event::SourceCited(_)
-            | Event::FileProduced(_)
-            | Event::UsageReported(_)
-            | Event::Extended(_) => Ok(()),
-            Event::ToolStarted { call, .. }
-            | Event::ToolUpdated { call, .. }
-            | Event::ToolFinished { call, .. }
-                if !self.outline().call(*call).is_some_and(|call| call.tool.runs_on.is_ours()) =>
-            {
-                Ok(())
+        } else if let Event::PartDelta { part, chunk } = event {
+            let call = self.outline().call(*part);
+            if call.is_some_and(|call| call.arguments.len() + chunk.len() > ARGUMENT_BYTES_MAX) {
+                let what = format!("a call has more than {ARGUMENT_BYTES_MAX} bytes of arguments");
+                return Err(self.broken(&what));
             }
-            Event::RunStarted(_)
-            | Event::RunAdopted { .. }
-            | Event::RunPaused { .. }
-            | Event::RunResumed { .. }
-            | Event::TurnStarted(_)
-            | Event::TurnFinished { .. }
-            | Event::PartsVoided { .. }
-            | Event::ToolQueued { .. }
-            | Event::ToolStarted { .. }
-            | Event::ToolUpdated { .. }
-            | Event::ToolFinished { .. }
-            | Event::QuestionAsked(_)
-            | Event::QuestionAnswered(_)
-            | Event::AgentStarted { .. }
-            | Event::AgentFinished { .. }
-            | Event::PlanUpdated { .. }
-            | Event::StateSet { .. }
-            | Event::StatePatched { .. }
-            | Event::InputAccepted { .. }
-            | Event::InputApplied { .. }
-            | Event::ResultReady { .. }
-            | Event::Attached { .. }
-            | Event::RunFinished { .. } => {
-                Err(self.broken(&format!("it stated what is not a model's to state: {event}")))
-            }
+        } else if !event.may_be_reported_by(Reporter::Model)
+            || matches!(
+                event,
+                Event::ToolStarted { call, .. }
+                    | Event::ToolUpdated { call, .. }
+                    | Event::ToolFinished { call, .. } if is_ours(*call)
+            )
+        {
+            return Err(self.broken(&format!("it stated what is not a model's to state: {event}")));
         }
+        Ok(())
     }
 
     /// Collects the answer's text, and the calls that are complete.

@@ -43,7 +43,7 @@ pub fn clear_environment(command: &mut Command) {
 #[derive(Debug)]
 pub struct Process {
     child: Child,
-    group: Option<Pid>,
+    group: ProcessGroup,
     stderr: LastWords,
     reader: AbortOnDropHandle<()>,
 }
@@ -85,7 +85,7 @@ impl Process {
             // Tokio reaps a child that is dropped while it runs.
             .kill_on_drop(true)
             .spawn()?;
-        let group = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
+        let group = ProcessGroup::led_by(&child);
         let pipes = child.stdin.take().zip(child.stdout.take()).zip(child.stderr.take());
         let Some(((stdin, stdout), stderr)) = pipes else {
             return Err(io::Error::other("the process has no pipes"));
@@ -107,12 +107,12 @@ impl Process {
     pub async fn stop(&mut self) -> Option<ExitStatus> {
         let mut status = tokio::time::timeout(STOP_GRACE, self.child.wait()).await;
         if status.is_err() {
-            self.signal(Signal::TERM);
+            self.group.signal(Signal::TERM);
             status = tokio::time::timeout(STOP_GRACE, self.child.wait()).await;
         }
         // The group exists while it has members, even without its leader, so its id is still
         // ours.
-        self.kill();
+        self.group.kill();
         if let Ok(status) = status {
             return status.ok();
         }
@@ -123,27 +123,40 @@ impl Process {
     /// itself.
     pub async fn end(&mut self) -> Option<ExitStatus> {
         let ended = tokio::time::timeout(EXIT_TIME, self.child.wait()).await;
-        self.kill();
+        self.group.kill();
         let _ = self.child.wait().await;
         // Its last output may still be in the pipe.
         let _ = tokio::time::timeout(EXIT_TIME, &mut self.reader).await;
         ended.ok()?.ok()
     }
+}
 
-    fn kill(&mut self) {
+/// A process group, which is killed when this is dropped.
+#[derive(Debug)]
+pub struct ProcessGroup(Option<Pid>);
+
+impl ProcessGroup {
+    /// The group that a child leads.
+    #[must_use]
+    pub fn led_by(child: &Child) -> Self {
+        Self(child.id().and_then(|id| Pid::from_raw(id.cast_signed())))
+    }
+
+    /// Kills the group. Its number may be used again afterwards, so later calls do nothing.
+    pub fn kill(&mut self) {
         self.signal(Signal::KILL);
-        self.group = None;
+        self.0 = None;
     }
 
     fn signal(&self, signal: Signal) {
-        if let Some(group) = self.group {
+        if let Some(group) = self.0 {
             // An error means that the group is empty.
             let _ = kill_process_group(group, signal);
         }
     }
 }
 
-impl Drop for Process {
+impl Drop for ProcessGroup {
     fn drop(&mut self) {
         self.kill();
     }

@@ -14,7 +14,7 @@ struct Guide;
 #[cfg(feature = "providers")]
 pub mod anthropic;
 #[cfg(feature = "providers")]
-mod circuit_breaker;
+mod breaker;
 #[cfg(feature = "providers")]
 mod error;
 #[cfg(feature = "providers")]
@@ -40,7 +40,7 @@ mod secret;
 #[cfg(feature = "providers")]
 pub use anthropic::Anthropic;
 #[cfg(feature = "providers")]
-pub use circuit_breaker::Breaker;
+pub use breaker::Breaker;
 #[cfg(feature = "providers")]
 pub use error::SetupError;
 #[cfg(feature = "providers")]

@@ -7,13 +7,13 @@ use std::process::{ExitStatus, Stdio};
 use std::sync::{Arc, Mutex};
 
 use futures::future::BoxFuture;
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::process::Signal;
 use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::process::Command;
 use tokio::sync::{mpsc, watch};
 use tokio_util::task::AbortOnDropHandle;
-use wellspring_mcp::process::clear_environment;
+use wellspring_mcp::process::{ProcessGroup, clear_environment};
 
 use super::files::Files;
 use crate::lock;
@@ -47,7 +47,7 @@ pub(super) enum Wrote {
 }
 
 struct Terminal {
-    group: Group,
+    group: ProcessGroup,
     kept: Arc<Mutex<Kept>>,
     exit: watch::Receiver<Option<ExitStatus>>,
     _work: AbortOnDropHandle<()>,
@@ -59,24 +59,6 @@ struct Kept {
     text: String,
     max: usize,
     truncated: bool,
-}
-
-/// A process group that is killed when dropped.
-struct Group(Option<Pid>);
-
-impl Group {
-    fn kill(&self) {
-        if let Some(group) = self.0 {
-            // An error means that the group is already empty.
-            let _ = kill_process_group(group, Signal::KILL);
-        }
-    }
-}
-
-impl Drop for Group {
-    fn drop(&mut self) {
-        self.kill();
-    }
 }
 
 impl Terminals {
@@ -107,7 +89,7 @@ impl Terminals {
     ) -> BoxFuture<'static, Result<Value, RpcError>> {
         let answer = match method {
             "terminal/create" => self.create(params, files),
-            "terminal/output" => self.find(params).map(Terminal::output),
+            "terminal/output" => self.find(params).map(|terminal| terminal.output()),
             "terminal/wait_for_exit" => match self.find(params) {
                 Ok(terminal) => return Box::pin(wait(terminal.exit.clone())),
                 Err(refusal) => Err(refusal),
@@ -127,9 +109,9 @@ impl Terminals {
         Box::pin(std::future::ready(answer))
     }
 
-    fn find(&self, params: &Value) -> Result<&Terminal, RpcError> {
+    fn find(&mut self, params: &Value) -> Result<&mut Terminal, RpcError> {
         let id = params["terminalId"].as_str().unwrap_or_default();
-        let found = self.running.get(id);
+        let found = self.running.get_mut(id);
         found.ok_or_else(|| RpcError::not_found(format!("there is no terminal {id:?}")))
     }
 
@@ -162,7 +144,7 @@ impl Terminals {
             .map_err(|error| RpcError::failed(format!("{program}: {error}")))?;
         self.started += 1;
         let id: Box<str> = format!("terminal-{}", self.started).into();
-        let group = Group(child.id().and_then(|id| Pid::from_raw(id.cast_signed())));
+        let group = ProcessGroup::led_by(&child);
         let limit = params["outputByteLimit"].as_u64().and_then(|it| usize::try_from(it).ok());
         let max = limit.unwrap_or(TERMINAL_BYTES_MAX).min(TERMINAL_BYTES_MAX);
         let kept = Arc::new(Mutex::new(Kept { text: String::new(), max, truncated: false }));

@@ -4,21 +4,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use serde_json::Value as Json;
-use wellspring_acp::client::{AcpConfig, AcpError, AcpTransport, FileAccess};
+use wellspring_acp::client::AcpConfig;
 use wellspring_core::{ModelSettings, ToolChoice, ToolMode};
 use wellspring_engine::schema::Schema;
 use wellspring_engine::tools::egress::Range;
 use wellspring_engine::{Editors, Limits, Policy, QueueRule, Rule, Timeouts, ToolOrder, WhenBusy};
 use wellspring_mcp::McpConfig;
-use wellspring_models::Secret;
-use wellspring_remote::ag_ui::{AgUiAgent, AgUiConfig};
-use wellspring_remote::dify::{App, DifyAgent, DifyConfig};
-use wellspring_remote::openclaw::{OpenClawAgent, OpenClawConfig};
+use wellspring_remote::ag_ui::AgUiConfig;
 
 use super::did_you_mean::did_you_mean;
 use super::keys;
 use super::mcp::{DECISIONS, mcp};
 use super::provider::{ModelRef, ProviderConfig, above_zero, model_ref, thinking};
+use super::remote_agent::{DifyRef, OpenClawRef, acp, ag_ui, dify, openclaw};
 use super::section::{Item, Section, Source, read_file, text};
 use super::value::{Member, Node, Value};
 
@@ -40,7 +38,7 @@ pub(crate) struct AgentConfig {
     pub(crate) line: usize,
     pub(crate) description: Box<str>,
     pub(crate) instructions: Box<str>,
-    pub(crate) backend: BrainConfig,
+    pub(crate) backend: BackendConfig,
     pub(crate) allow_model: bool,
     pub(crate) streaming: bool,
     pub(crate) settings: ModelSettings,
@@ -73,7 +71,7 @@ pub(crate) struct SandboxConfig {
 
 /// The backend of an agent.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum BrainConfig {
+pub(crate) enum BackendConfig {
     /// A model, and its fallbacks.
     Models(Vec<ModelRef>),
     /// An external agent.
@@ -84,22 +82,6 @@ pub(crate) enum BrainConfig {
     OpenClaw(Box<OpenClawRef>),
     /// An app of Dify.
     Dify(Box<DifyRef>),
-}
-
-/// A gateway, and the sources of its secrets, which are read when the agent is built.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct OpenClawRef {
-    pub(crate) config: OpenClawConfig,
-    pub(crate) token_env: Option<Box<str>>,
-    pub(crate) password_env: Option<Box<str>>,
-    pub(crate) identity: Option<PathBuf>,
-}
-
-/// An app of Dify, and the variable with its key.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct DifyRef {
-    pub(crate) config: DifyConfig,
-    pub(crate) key_env: Box<str>,
 }
 
 /// The built-in tools, by the names that models see.
@@ -220,7 +202,7 @@ pub(crate) fn agent(
 /// The keys for the backend of an agent. An agent has exactly one of them.
 const BACKENDS: [&str; 5] = ["model", "acp", "ag_ui", "openclaw", "dify"];
 
-fn backend(section: &Section<'_>, known: &Known<'_>) -> Option<BrainConfig> {
+fn backend(section: &Section<'_>, known: &Known<'_>) -> Option<BackendConfig> {
     for (at, key) in BACKENDS.iter().enumerate() {
         for other in &BACKENDS[at + 1..] {
             section.not_both(key, other);
@@ -248,16 +230,16 @@ fn backend(section: &Section<'_>, known: &Known<'_>) -> Option<BrainConfig> {
         }
     }
     if let Some(item) = section.get("ag_ui") {
-        return ag_ui(section, item.node).map(Box::new).map(BrainConfig::AgUi);
+        return ag_ui(section, item.node).map(Box::new).map(BackendConfig::AgUi);
     }
     if let Some(item) = section.get("openclaw") {
-        return openclaw(section, item.node).map(Box::new).map(BrainConfig::OpenClaw);
+        return openclaw(section, item.node).map(Box::new).map(BackendConfig::OpenClaw);
     }
     if let Some(item) = section.get("dify") {
-        return dify(section, item.node).map(Box::new).map(BrainConfig::Dify);
+        return dify(section, item.node).map(Box::new).map(BackendConfig::Dify);
     }
     match section.get("acp") {
-        Some(item) => acp(section, item.node).map(Box::new).map(BrainConfig::Acp),
+        Some(item) => acp(section, item.node).map(Box::new).map(BackendConfig::Acp),
         None => {
             if section.get("model").is_none() {
                 let names: Vec<&str> = known.providers.keys().map(|name| &**name).collect();
@@ -274,132 +256,9 @@ fn backend(section: &Section<'_>, known: &Known<'_>) -> Option<BrainConfig> {
                 section.source.complain(section.line, what, remedy);
             }
             // A problem is recorded, so this value is never used.
-            Some(BrainConfig::Models(models))
+            Some(BackendConfig::Models(models))
         }
     }
-}
-
-fn acp(section: &Section<'_>, node: &Node) -> Option<AcpConfig> {
-    let bad = |line, error: AcpError| {
-        let what = format!("`acp` of {}: {error}", section.title);
-        section.source.complain(line, what, "name an agent, its command line, or its URL");
-    };
-    if let Some(agent) = text(node) {
-        return agent.parse().map_err(|error| bad(node.line, error)).ok();
-    }
-    let inner = section.sub("acp", &keys::ACP)?;
-    let transport = match inner.text("agent") {
-        Some(agent) => agent.parse().map_err(|error| bad(inner.line, error)).ok(),
-        None => {
-            if inner.get("agent").is_none() {
-                let what = format!("{} has no `agent`", inner.title);
-                inner.source.complain(inner.line, what, "set `agent`");
-            }
-            None
-        }
-    };
-    let exposed = |secrets: BTreeMap<Box<str>, Secret>| {
-        let exposed = |(name, secret): (_, Secret)| (name, secret.expose().into());
-        secrets.into_iter().map(exposed).collect()
-    };
-    let files =
-        [("write", FileAccess::Write), ("read", FileAccess::Read), ("none", FileAccess::None)];
-    // A problem is recorded, so this value is never used.
-    let mut acp = AcpConfig::new(transport.unwrap_or(AcpTransport::Command(Vec::new())));
-    acp.env = exposed(inner.secrets("env"));
-    acp.env_remove = inner.texts("env_remove").unwrap_or_default();
-    acp.headers = exposed(inner.secrets("headers"));
-    acp.cwd = inner.path("cwd");
-    acp.mode = inner.text("mode").map(Into::into);
-    acp.files = inner.word("files", &files).unwrap_or_default();
-    acp.terminals = inner.bool("terminals").unwrap_or(acp.terminals);
-    acp.sessions_per_process =
-        above_zero(&inner, "sessions_per_process").unwrap_or(acp.sessions_per_process);
-    inner.done();
-    Some(acp)
-}
-
-fn ag_ui(section: &Section<'_>, node: &Node) -> Option<AgUiConfig> {
-    let config = if let Some(url) = text(node) {
-        AgUiConfig::new(url)
-    } else {
-        let inner = section.sub("ag_ui", &keys::AG_UI)?;
-        if inner.get("url").is_none() {
-            let what = format!("{} has no `url`", inner.title);
-            inner.source.complain(
-                inner.line,
-                what,
-                "set `url` to the URL that requests are posted to",
-            );
-        }
-        let mut config = AgUiConfig::new(inner.text("url").unwrap_or_default());
-        let headers = inner.secrets("headers").into_iter();
-        config.headers = headers.map(|(name, secret)| (name, secret.expose().into())).collect();
-        config.silence = inner.duration("silence").unwrap_or(config.silence);
-        config.resumable = inner.bool("resumable").unwrap_or_default();
-        inner.done();
-        config
-    };
-    if let Err(error) = AgUiAgent::new("", config.clone()) {
-        let what = format!("`ag_ui` of {}: {error}", section.title);
-        section.source.complain(node.line, what, "set it to the URL that requests are posted to");
-    }
-    Some(config)
-}
-
-fn openclaw(section: &Section<'_>, node: &Node) -> Option<OpenClawRef> {
-    let remedy = "set it to the gateway's URL, such as ws://127.0.0.1:18789";
-    let found = if let Some(url) = text(node) {
-        let config = OpenClawConfig::new(url);
-        OpenClawRef { config, token_env: None, password_env: None, identity: None }
-    } else {
-        let inner = section.sub("openclaw", &keys::OPENCLAW)?;
-        if inner.get("url").is_none() {
-            let what = format!("{} has no `url`", inner.title);
-            inner.source.complain(inner.line, what, remedy);
-        }
-        let mut config = OpenClawConfig::new(inner.text("url").unwrap_or_default());
-        config.agent = inner.text("agent").map_or(config.agent, Into::into);
-        config.idle = inner.duration("idle").unwrap_or(config.idle);
-        let found = OpenClawRef {
-            config,
-            token_env: inner.text("token_env").map(Into::into),
-            password_env: inner.text("password_env").map(Into::into),
-            identity: inner.path("identity"),
-        };
-        inner.done();
-        found
-    };
-    if let Err(error) = OpenClawAgent::new("", found.config.clone()) {
-        let what = format!("`openclaw` of {}: {error}", section.title);
-        section.source.complain(node.line, what, remedy);
-    }
-    Some(found)
-}
-
-fn dify(section: &Section<'_>, node: &Node) -> Option<DifyRef> {
-    let inner = section.sub("dify", &keys::DIFY)?;
-    for (key, remedy) in [
-        ("url", "set `url` to the API's URL, such as https://api.dify.ai/v1"),
-        ("key_env", "set `key_env` to the variable that has the app's key"),
-    ] {
-        if inner.get(key).is_none() {
-            let what = format!("{} has no `{key}`", inner.title);
-            inner.source.complain(inner.line, what, remedy);
-        }
-    }
-    let apps = [("chat", App::Chat), ("completion", App::Completion), ("workflow", App::Workflow)];
-    let mut config = DifyConfig::new(inner.text("url").unwrap_or_default(), "");
-    config.app = inner.word("app", &apps).unwrap_or_default();
-    config.input = inner.text("input").map_or(config.input, Into::into);
-    config.silence = inner.duration("silence").unwrap_or(config.silence);
-    let key_env = inner.text("key_env").unwrap_or_default().into();
-    inner.done();
-    if let Err(error) = DifyAgent::new("", config.clone()) {
-        let what = format!("`dify` of {}: {error}", section.title);
-        section.source.complain(node.line, what, "set `url` to the API's URL");
-    }
-    Some(DifyRef { config, key_env })
 }
 
 fn settings(section: &Section<'_>) -> ModelSettings {

@@ -138,6 +138,15 @@ impl<'a> Section<'a> {
         self.read(name, text)
     }
 
+    /// A string that must be set.
+    pub(crate) fn required(&self, name: &'static str, remedy: &str) -> Option<&'a str> {
+        if self.get(name).is_none() {
+            let what = format!("{} has no `{name}`", self.title);
+            self.source.complain(self.line, what, remedy);
+        }
+        self.text(name)
+    }
+
     pub(crate) fn bool(&self, name: &'static str) -> Option<bool> {
         self.read(name, |node| if let Value::Bool(value) = node.value { Some(value) } else { None })
     }
@@ -293,7 +302,7 @@ pub(crate) fn text(node: &Node) -> Option<&str> {
 fn float(node: &Node) -> Option<f64> {
     match node.value {
         Value::Float(value) => Some(value).filter(|value| value.is_finite()),
-        // Numbers of a configuration are small.
+        // Every `i32` has an exact `f64`; configurations need no larger integers.
         Value::Integer(value) => i32::try_from(value).ok().map(f64::from),
         Value::Nothing | Value::Bool(_) | Value::Text(_) | Value::List(_) | Value::Table(_) => None,
     }

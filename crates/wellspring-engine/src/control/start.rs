@@ -1,10 +1,12 @@
 //! Starting a run: its agent, its thread, its key, and what happens if the thread is busy.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use uuid::Uuid;
 use wellspring_core::{
-    CancelWhen, Event, RETURN_RESULT, RunId, RunRequest, RunStarted, Seq, ThreadId, TurnStarted,
+    AgentOutline, CancelWhen, Event, RETURN_RESULT, RunId, RunRequest, RunStarted, Seq, ThreadId,
+    TurnStarted, Usage,
 };
 use wellspring_log::{Beginning, CreateError, Cursor, RunFilter, RunInfo, RunState};
 
@@ -339,13 +341,9 @@ struct New {
 /// run, and the model can be asked as soon as that is committed.
 fn first_turn(def: &AgentDef, request: &RunRequest) -> Option<TurnStarted> {
     let Backend::Model(model) = &def.backend else { return None };
-    let limits = &def.limits;
-    let may_end_before = limits.turns == 0
-        || limits.tokens == Some(0)
-        || limits.cost.is_some_and(|cost| cost <= 0.0)
-        || limits.time.is_some_and(|time| time.is_zero())
-        || request.result_schema.is_some();
-    (!may_end_before).then(|| TurnStarted {
+    let (agent, usage) = (AgentOutline::default(), Usage::default());
+    let ends_before = def.limits.reached(&agent, &usage, Duration::ZERO).is_some();
+    (!ends_before && request.result_schema.is_none()).then(|| TurnStarted {
         turn: 1,
         attempt: 1,
         model: def.model_named(request).unwrap_or_else(|| model.name().into()),

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use wellspring_core::{AgentNo, Checker, Event, PartId, Transcript};
+use wellspring_core::{AgentNo, Checker, Event, PartId, Reporter, Transcript};
 
 use crate::agent_loop::AgentWork;
 
@@ -68,7 +68,7 @@ impl<'a> Placing<'a> {
     }
 
     fn place_event(&mut self, mut event: Event) -> Result<Event, String> {
-        if !is_a_remote_agents(&event) {
+        if !event.may_be_reported_by(Reporter::RemoteAgent) {
             return Err(format!("it sent an event that only the engine may write: {event}"));
         }
         if let Event::PartStarted { part, .. } = &event {
@@ -91,41 +91,5 @@ impl<'a> Placing<'a> {
             Some(part) => Err(format!("it named part {part}, which it never opened")),
             None => Ok(event),
         }
-    }
-}
-
-fn is_a_remote_agents(event: &Event) -> bool {
-    match event {
-        Event::TurnStarted(_)
-        | Event::TurnFinished { .. }
-        | Event::PartStarted { .. }
-        | Event::PartDelta { .. }
-        | Event::PartAnnotated { .. }
-        | Event::PartFinished { .. }
-        | Event::PartsVoided { .. }
-        | Event::ToolQueued { .. }
-        | Event::ToolStarted { .. }
-        | Event::ToolUpdated { .. }
-        | Event::ToolFinished { .. }
-        | Event::AgentStarted { .. }
-        | Event::AgentFinished { .. }
-        | Event::PlanUpdated { .. }
-        | Event::StateSet { .. }
-        | Event::StatePatched { .. }
-        | Event::SourceCited(_)
-        | Event::FileProduced(_)
-        | Event::UsageReported(_)
-        | Event::ResultReady { .. }
-        | Event::Attached { .. }
-        | Event::Extended(_) => true,
-        Event::RunStarted(_)
-        | Event::RunAdopted { .. }
-        | Event::RunPaused { .. }
-        | Event::RunResumed { .. }
-        | Event::QuestionAsked(_)
-        | Event::QuestionAnswered(_)
-        | Event::InputAccepted { .. }
-        | Event::InputApplied { .. }
-        | Event::RunFinished { .. } => false,
     }
 }

@@ -28,7 +28,7 @@ struct Now {
     /// Requests with a piece of their response that the connection may not have sent, and since
     /// when. HTTP/2 only; the socket notices this itself for HTTP/1.
     unread: Vec<(u64, Instant)>,
-    /// Its number among the idle ones, and since when it has been one.
+    /// While the connection is idle: its number among the idle connections, and since when.
     idle: Option<(u64, Instant)>,
 }
 

@@ -1,4 +1,4 @@
-//! How the end of a run is told to people: why it failed, was cancelled or was cut off.
+//! The message for people at the end of a run: why it failed, was cancelled or was cut off.
 
 use std::borrow::Cow;
 

@@ -1,4 +1,4 @@
-//! A circuit breaker: suspends requests to a provider that keeps failing.
+//! A model behind a circuit breaker, which suspends requests to a provider that keeps failing.
 
 use std::sync::Arc;
 
