@@ -18,6 +18,7 @@
 //! 4. Closing a socket changes no run. When the server shuts down, each subscription and the
 //!    socket end with a message that says so.
 
+mod messages;
 mod subscriptions;
 
 use std::ops::ControlFlow::{self, Break, Continue};
@@ -40,6 +41,7 @@ use crate::error::ApiError;
 use crate::limits::{BytesPass, StreamPass};
 use crate::stream::EventStream;
 
+pub(crate) use self::messages::Messages;
 pub(crate) use self::subscriptions::{Delivery, NotAdded, SUBSCRIPTIONS_MAX, Subscriptions};
 
 /// How long a client may read nothing although data waits for it, as for every connection.
@@ -100,7 +102,7 @@ pub(crate) trait SocketProtocol: Send + Sync + 'static {
     }
 
     /// Encodes a piece of a subscription as messages.
-    fn deliver(&self, delivery: &Delivery<Self::Key>, messages: &mut Vec<String>);
+    fn deliver(&self, delivery: &Delivery<Self::Key>, messages: &mut Messages);
 
     /// The error message for a subscription that could not be added; with `None`, for the socket.
     fn failed(&self, key: Option<&Self::Key>, error: &ApiError) -> String;
@@ -112,7 +114,7 @@ pub(crate) enum Step<K> {
     /// Takes over the subscriptions of another transport of the same client.
     Adopt {
         subscriptions: Subscriptions<K>,
-        messages: Vec<String>,
+        messages: Messages,
     },
     /// The client closes the socket.
     Close,
@@ -205,10 +207,12 @@ impl SocketRequest {
             .on_failed_upgrade(|error| tracing::debug!(%error, "the socket was not opened"))
             .on_upgrade(move |socket| async move {
                 let _pass = pass;
+                let mut messages = Messages::default();
+                messages.extend(protocol.hello().iter().map(String::as_str));
                 let session = Session {
                     app,
                     parts,
-                    messages: protocol.hello(),
+                    messages,
                     protocol: Arc::new(protocol),
                     socket,
                     inflow,
@@ -245,7 +249,7 @@ struct Session<P: SocketProtocol> {
     inflow: Inflow,
     subscriptions: Subscriptions<P::Key>,
     /// Messages that have not been sent.
-    messages: Vec<String>,
+    messages: Messages,
 }
 
 /// A message that is being handled.
@@ -409,36 +413,36 @@ impl<P: SocketProtocol> Session<P> {
 
     fn take(&mut self, step: Step<P::Key>) {
         match step {
-            Step::Send(message) => self.messages.push(message),
+            Step::Send(message) => self.messages.push(&message),
             Step::Close => {}
-            Step::Adopt { subscriptions, messages } => {
+            Step::Adopt { subscriptions, mut messages } => {
                 self.subscriptions = subscriptions;
-                self.messages.extend(messages);
+                messages.take().for_each(|message| self.messages.push(&message));
             }
             Step::Subscribe { key, stream, credit, done } => {
                 match self.subscriptions.insert(key.clone(), *stream, credit) {
-                    Ok(()) => self.messages.extend(done),
+                    Ok(()) => self.messages.extend(done.as_deref()),
                     Err(not_added) => {
                         let error = ApiError::from(not_added);
                         self.app.metrics.error(error.code);
-                        self.messages.push(self.protocol.failed(Some(&key), &error));
+                        self.messages.push(&self.protocol.failed(Some(&key), &error));
                     }
                 }
             }
             Step::Unsubscribe { key, done, unknown } => {
                 let known = self.subscriptions.remove(&key);
-                self.messages.extend(if known { done } else { unknown });
+                self.messages.extend(if known { done } else { unknown }.as_deref());
             }
             Step::Credit { key, more, done, unknown } => {
                 let known = self.subscriptions.add_credit(&key, more);
-                self.messages.extend(if known { done } else { unknown });
+                self.messages.extend(if known { done } else { unknown }.as_deref());
             }
         }
     }
 
     fn refuse(&mut self, error: &ApiError) {
         self.app.metrics.error(error.code);
-        self.messages.push(self.protocol.failed(None, error));
+        self.messages.push(&self.protocol.failed(None, error));
     }
 
     /// Sends the waiting messages. `None` if the client does not read them.
@@ -448,8 +452,8 @@ impl<P: SocketProtocol> Session<P> {
         }
         let Self { socket, messages, .. } = self;
         let send = async {
-            for message in messages.drain(..) {
-                socket.feed(Message::Text(message.into())).await?;
+            for message in messages.take() {
+                socket.feed(Message::Text(message)).await?;
             }
             socket.flush().await
         };

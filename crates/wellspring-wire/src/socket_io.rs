@@ -169,10 +169,16 @@ pub fn connect_error(namespace: &str, message: &str) -> String {
 /// An event with one argument, which is JSON. The name needs no escaping.
 #[must_use]
 pub fn event(name: &str, json: &[u8]) -> String {
-    let json = std::str::from_utf8(json).unwrap_or("null");
-    let mut packet = String::with_capacity(json.len() + name.len() + 8);
-    packet.extend(["42[\"", name, "\",", json, "]"]);
-    packet
+    let mut packet = Vec::with_capacity(json.len() + name.len() + 8);
+    put_event(&mut packet, name, json);
+    // JSON is UTF-8.
+    String::from_utf8(packet).unwrap_or_default()
+}
+
+/// Appends an [event](event).
+pub fn put_event(packet: &mut Vec<u8>, name: &str, json: &[u8]) {
+    let pieces: [&[u8]; 5] = [b"42[\"", name.as_bytes(), b"\",", json, b"]"];
+    pieces.into_iter().for_each(|piece| packet.extend_from_slice(piece));
 }
 
 /// Acknowledges an event.

@@ -1,6 +1,6 @@
 // AG-UI with its official client: what a page adds to it.
 
-import { HttpAgent, type Message } from "@ag-ui/client";
+import { HttpAgent, type Interrupt, type Message, type ResumeEntry } from "@ag-ui/client";
 
 /** A tool that runs in the page. */
 export type Tool = {
@@ -14,10 +14,12 @@ export type Handlers = {
   messages: (messages: Message[]) => void;
   /** A run began, or ended; with what there is to say about its end. */
   running: (running: boolean, note?: string) => void;
+  /** The run ended because it needs the user's approval. It continues with the answer. */
+  interrupted: (interrupts: Interrupt[]) => void;
 };
 
 /** What a reload needs to find the run again, and the conversation up to it. */
-type Asked = { threadId: string; runId: string; agent: string; messages: Message[] };
+type Asked = { threadId: string; runId: string; agent: string; messages: Message[]; resume?: ResumeEntry[] };
 
 const ASKED = "ag-ui-asked";
 
@@ -40,6 +42,12 @@ export class Client {
     this.ask(threadId, agent, [{ id: crypto.randomUUID(), role: "user", content: text }]);
   }
 
+  /** Answers all interrupts of a run, as one request. */
+  resume(resume: ResumeEntry[]) {
+    const { threadId, agent } = this.asked!;
+    this.ask(threadId, agent, [], resume);
+  }
+
   /** Stops the run. `abortRun()` would only close the connection: the run would go on. */
   async abort() {
     if (!this.asked) return;
@@ -51,25 +59,27 @@ export class Client {
     return `${this.server}/ag-ui/${encodeURIComponent(agent)}`;
   }
 
-  private ask(threadId: string, agent: string, added: Message[]) {
-    this.asked = { threadId, runId: crypto.randomUUID(), agent, messages: [...this.messages, ...added] };
+  private ask(threadId: string, agent: string, added: Message[], resume?: ResumeEntry[]) {
+    this.asked = { threadId, runId: crypto.randomUUID(), agent, messages: [...this.messages, ...added], resume };
     sessionStorage.setItem(ASKED, JSON.stringify(this.asked));
     void this.run();
   }
 
   private async run() {
-    const { threadId, runId, agent, messages } = this.asked!;
+    const { threadId, runId, agent, messages, resume } = this.asked!;
     const http = new HttpAgent({ url: this.url(agent), threadId, initialMessages: messages });
     const tools = Object.entries(this.tools).map(([name, { description, parameters }]) => ({ name, description, parameters }));
     let note: string | undefined;
     let pending: string[] = [];
+    let interrupts: Interrupt[] = [];
     this.handlers.running(true);
     try {
-      await http.runAgent({ runId, tools }, {
+      await http.runAgent({ runId, tools, resume }, {
         onMessagesChanged: ({ messages }) => this.show(messages),
         onRunFinishedEvent: ({ event: { outcome } }) => {
           if (outcome?.type === "cancelled") note = "Stopped.";
           if (outcome?.type === "success") pending = outcome.pendingToolCallIds ?? [];
+          if (outcome?.type === "interrupt") interrupts = outcome.interrupts;
         },
         onRunErrorEvent: ({ event }) => { note = event.message; },
       });
@@ -78,6 +88,7 @@ export class Client {
       note = String(error);
     }
     this.handlers.running(false, note);
+    if (interrupts.length > 0) this.handlers.interrupted(interrupts);
     // Frontend tools run between two runs: the next one has all of their results.
     if (pending.length > 0) this.ask(threadId, agent, await Promise.all(pending.map((id) => this.call(id))));
   }

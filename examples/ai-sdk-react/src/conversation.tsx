@@ -1,18 +1,28 @@
 import { useChat } from "@ai-sdk/react";
-import { getToolName, isToolUIPart, lastAssistantMessageIsCompleteWithToolCalls, type UIMessage } from "ai";
-import { type FormEvent, useEffect, useState } from "react";
+import {
+  getToolName,
+  isToolUIPart,
+  lastAssistantMessageIsCompleteWithApprovalResponses,
+  lastAssistantMessageIsCompleteWithToolCalls,
+  type UIMessage,
+} from "ai";
+import { type FormEvent, useEffect, useLayoutEffect, useRef, useState } from "react";
 import { keep, kept, runTool, stopRun, transport } from "./chat";
+
+/** Answers the question whether a tool of the server may run. */
+type Approve = (answer: { id: string; approved: boolean }) => void;
 
 export function Conversation({ agents }: { agents: string[] }) {
   const [stopped, setStopped] = useState(false);
-  const { messages, status, error, sendMessage, stop, addToolOutput } = useChat({
+  const { messages, status, error, sendMessage, stop, addToolOutput, addToolApprovalResponse } = useChat({
     id: kept.id,
     messages: kept.messages,
     transport,
     // After a reload the message that is going on is there again, and goes on.
     resume: kept.agent !== "",
-    // The output of a tool in the page goes back by itself.
-    sendAutomaticallyWhen: lastAssistantMessageIsCompleteWithToolCalls,
+    // The output of a tool in the page, and the answer to a question, go back by themselves.
+    sendAutomaticallyWhen: (chat) =>
+      lastAssistantMessageIsCompleteWithToolCalls(chat) || lastAssistantMessageIsCompleteWithApprovalResponses(chat),
     onToolCall: ({ toolCall: { toolName: tool, toolCallId, input } }) => {
       try {
         void addToolOutput({ tool, toolCallId, output: runTool(tool, input) });
@@ -24,6 +34,7 @@ export function Conversation({ agents }: { agents: string[] }) {
   });
   const running = status === "submitted" || status === "streaming";
   useEffect(() => keep({ messages }), [messages]);
+  useStayingAtTheEnd(messages);
 
   const send = (event: FormEvent<HTMLFormElement>) => {
     event.preventDefault();
@@ -38,8 +49,8 @@ export function Conversation({ agents }: { agents: string[] }) {
 
   return (
     <>
-      <div id="messages">
-        {messages.map((message) => <Message key={message.id} message={message} />)}
+      <div id="messages" aria-busy={running}>
+        {messages.map((message) => <Message key={message.id} message={message} approve={addToolApprovalResponse} />)}
         {stopped && <div className="error" data-testid="error-message">Stopped.</div>}
         {error && <div className="error" data-testid="error-message">{error.message}</div>}
       </div>
@@ -47,7 +58,7 @@ export function Conversation({ agents }: { agents: string[] }) {
         <select name="agent" data-testid="agent" aria-label="Agent" defaultValue={kept.agent || agents[0]}>
           {agents.map((name) => <option key={name}>{name}</option>)}
         </select>
-        <input name="text" data-testid="chat-input" aria-label="Message" autoComplete="off" />
+        <input name="text" data-testid="chat-input" aria-label="Message" autoComplete="off" autoFocus />
         <button data-testid="send-button">Send</button>
         <button type="button" data-testid="abort-button" hidden={!running} onClick={() => Promise.all([stop(), stopRun()])}>Stop</button>
       </form>
@@ -55,14 +66,28 @@ export function Conversation({ agents }: { agents: string[] }) {
   );
 }
 
-function Message({ message: { role, parts } }: { message: UIMessage }) {
-  const text = parts.map((part) => (part.type === "text" ? part.text : "")).join("");
-  return (
-    <>
-      {parts.filter(isToolUIPart).map((part) => (
-        <div key={part.toolCallId} className="tool">{getToolName(part)}: {part.state}</div>
-      ))}
-      {text && <div className={role} data-testid={`${role}-message`}>{text}</div>}
-    </>
-  );
+function Message({ message: { role, parts }, approve }: { message: UIMessage; approve: Approve }) {
+  return parts.map((part, index) => {
+    if (part.type === "text") return part.text && <div key={index} className={role} data-testid={`${role}-message`}>{part.text}</div>;
+    if (!isToolUIPart(part)) return null;
+    const { state, approval } = part;
+    if (state !== "approval-requested") return <div key={index} className="tool">{getToolName(part)} {state.startsWith("output") ? "✓" : "…"}</div>;
+    return (
+      <div key={index} className="question">
+        Allow {getToolName(part)} {JSON.stringify(part.input)}?
+        <br />
+        <button data-testid="allow-button" onClick={() => approve({ id: approval.id, approved: true })}>Allow</button>{" "}
+        <button data-testid="deny-button" onClick={() => approve({ id: approval.id, approved: false })}>Deny</button>
+      </div>
+    );
+  });
+}
+
+/** Scrolls with the text, unless the reader has scrolled up. */
+function useStayingAtTheEnd(messages: UIMessage[]) {
+  const height = useRef(0);
+  useLayoutEffect(() => {
+    if (innerHeight + scrollY >= height.current - 50) scrollTo(0, document.body.scrollHeight);
+    height.current = document.body.scrollHeight;
+  }, [messages]);
 }

@@ -12,12 +12,24 @@ export type Tool = {
   run: (args: any) => unknown | Promise<unknown>;
 };
 
-export type Message = { id: string; role: string; content: string };
+export type Message = {
+  id: string;
+  role: string;
+  content: string;
+  toolCalls?: { id: string; function: { name: string } }[];
+  toolCallId?: string;
+};
+
+/** A line of the conversation: something said, or a tool and whether it is done. */
+export type Line = { id: string; role: "user" | "assistant" | "tool"; text: string; done?: boolean };
+
+/** A tool of the server that runs only if the user allows it. */
+export type Approval = { toolCallId: string; question: string };
 
 export type Handlers = {
   agents: (agents: { id: string; name: string }[], defaultAgent: string) => void;
-  /** The conversation, each time that it has changed. */
-  messages: (messages: Message[]) => void;
+  /** The conversation and what waits for the user's approval, each time that they have changed. */
+  changed: (lines: Line[], approvals: Approval[]) => void;
   /** A run began, or ended; with an error if it has one. */
   running: (running: boolean, error?: string) => void;
 };
@@ -29,10 +41,11 @@ const ASKED = "use-ai-asked";
 
 export class Client {
   private socket: Socket;
-  private messages: Message[] = [];
+  private lines: Line[] = [];
   private calls = new Map<string, { name: string; args: string }>();
   /** The calls that this page has run: the server names them again after a reconnect. */
   private done = new Set<string>();
+  private approvals: Approval[] = [];
   private asked: Asked | null = null;
 
   constructor(private tools: Record<string, Tool>, private handlers: Handlers, url?: string) {
@@ -55,6 +68,12 @@ export class Client {
     if (this.asked) this.say("abort_run", { runId: this.asked.runId });
   }
 
+  answer(toolCallId: string, approved: boolean) {
+    this.say("tool_approval_response", { toolCallId, approved });
+    this.answered(toolCallId);
+    this.changed();
+  }
+
   private attach() {
     const kept = sessionStorage.getItem(ASKED);
     if (kept) this.asked = JSON.parse(kept);
@@ -74,25 +93,29 @@ export class Client {
     this.socket.emit("message", { type, data });
   }
 
+  private changed() {
+    this.handlers.changed(this.lines, this.approvals);
+  }
+
   private take(event: AgUiEvent) {
     switch (event.type) {
       case "RUN_STARTED":
         this.handlers.running(true);
         break;
       case "MESSAGES_SNAPSHOT":
-        this.messages = event.messages.filter((it: Message) => it.content && ["user", "assistant"].includes(it.role));
+        this.lines = event.messages.flatMap((it: Message) => linesOf(it, event.messages));
         break;
       case "TEXT_MESSAGE_START":
-        this.messages = this.messages.filter((it) => it.id !== event.messageId);
-        this.messages.push({ id: event.messageId, role: event.role, content: "" });
+        this.begin({ id: event.messageId, role: "assistant", text: "" });
         break;
       case "TEXT_MESSAGE_CONTENT": {
-        const message = this.messages.find((it) => it.id === event.messageId);
-        if (message) message.content += event.delta;
+        const line = this.line(event.messageId);
+        if (line) line.text += event.delta;
         break;
       }
       case "TOOL_CALL_START":
         this.calls.set(event.toolCallId, { name: event.toolCallName, args: "" });
+        this.begin({ id: event.toolCallId, role: "tool", text: event.toolCallName });
         break;
       case "TOOL_CALL_ARGS":
         this.calls.get(event.toolCallId)!.args += event.delta;
@@ -100,14 +123,38 @@ export class Client {
       case "TOOL_CALL_END":
         void this.call(event.toolCallId);
         break;
-      case "RUN_FINISHED":
-        this.handlers.running(false);
+      case "TOOL_CALL_RESULT": {
+        const line = this.line(event.toolCallId);
+        if (line) line.done = true;
+        this.answered(event.toolCallId);
         break;
+      }
+      case "TOOL_APPROVAL_REQUEST": {
+        const { toolCallId, toolCallName, toolCallArgs, annotations } = event;
+        this.answered(toolCallId);
+        this.approvals.push({ toolCallId, question: annotations?.message ?? `May ${toolCallName} run with ${JSON.stringify(toolCallArgs)}?` });
+        break;
+      }
+      case "RUN_FINISHED":
       case "RUN_ERROR":
+        this.approvals = [];
         this.handlers.running(false, event.error ?? event.message);
         break;
     }
-    this.handlers.messages(this.messages);
+    this.changed();
+  }
+
+  /** A line begins. After a reconnect the server begins the open ones again. */
+  private begin(line: Line) {
+    this.lines = [...this.lines.filter((it) => it.id !== line.id), line];
+  }
+
+  private line(id: string) {
+    return this.lines.find((it) => it.id === id);
+  }
+
+  private answered(toolCallId: string) {
+    this.approvals = this.approvals.filter((it) => it.toolCallId !== toolCallId);
   }
 
   private async call(toolCallId: string) {
@@ -118,4 +165,11 @@ export class Client {
     const result = await tool.run(JSON.parse(call.args || "{}"));
     this.say("tool_result", { messageId: crypto.randomUUID(), toolCallId, content: JSON.stringify(result ?? null), role: "tool" });
   }
+}
+
+/** A message as lines: what was said, and the tools that were called. */
+function linesOf({ id, role, content, toolCalls = [] }: Message, all: Message[]): Line[] {
+  const said: Line[] = content && (role === "user" || role === "assistant") ? [{ id, role, text: content }] : [];
+  const isDone = (id: string) => all.some((it) => it.toolCallId === id);
+  return [...said, ...toolCalls.map((call): Line => ({ id: call.id, role: "tool", text: call.function.name, done: isDone(call.id) }))];
 }

@@ -48,13 +48,11 @@ pub(crate) async fn client(wire: Wire, server: SocketAddr, runs: usize, text: Ar
             let mut socket = open(server, "/v1/socket").await;
             for _ in 0..runs {
                 let id = id();
-                let start = json!({"id": id, "type": "start", "agent": "bench", "input": "go"});
+                let start = json!({
+                    "id": id, "type": "start", "agent": "bench", "input": "go",
+                    "subscribe": {"dialect": "ag_ui"},
+                });
                 say(&mut socket, start.to_string()).await;
-                let started: Value = serde_json::from_str(&next(&mut socket).await).unwrap();
-                let run = &started["run"]["run"];
-                let subscribe =
-                    json!({"id": id, "type": "subscribe", "run": run, "dialect": "ag_ui"});
-                say(&mut socket, subscribe.to_string()).await;
                 let answer = read(&mut socket, |message| message["type"] == "ended").await;
                 answer.check(&text);
             }

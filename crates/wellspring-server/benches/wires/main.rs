@@ -7,12 +7,8 @@
 //! client checks that the text is complete.
 //!
 //! Wellspring stores every run in SQLite before it sends it. `node/` is a typical JavaScript server
-//! with `socket.io` and `streamText`, which stores nothing. It is measured if its packages are
-//! installed:
-//!
-//! ```console
-//! $ npm ci --prefix crates/wellspring-server/benches/wires/node
-//! ```
+//! with `socket.io` and `streamText`, which stores nothing. A measurement installs its packages
+//! first, with npm; without npm or a network its rows are skipped.
 #![expect(clippy::unwrap_used, clippy::panic, clippy::print_stdout, reason = "a bench")]
 
 mod clients;
@@ -21,6 +17,7 @@ mod provider;
 mod server;
 
 use std::path::Path;
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use wellspring_testkit::figures::{Scale, figure};
@@ -77,7 +74,13 @@ fn main() {
         row.costs.sort_by(f64::total_cmp);
         let cost = row.costs[row.costs.len() / 2];
         let name = format!("wires/{}", row.name);
-        figure(&name, cost, "µs/token", (row.name != BASELINE).then_some("wires/ag-ui"));
+        let baseline = if row.name.starts_with("node/") {
+            // Compared with our row on the same wire.
+            Some(name.replacen("node/", "", 1))
+        } else {
+            (row.name != BASELINE).then(|| format!("wires/{BASELINE}"))
+        };
+        figure(&name, cost, "µs/token", baseline.as_deref());
     }
 }
 
@@ -95,23 +98,29 @@ fn ours(provider: &provider::Provider, scale: Scale) -> Vec<Row> {
     ];
     let program = std::env::current_exe().unwrap();
     rows.map(|(name, wire)| {
-        let process = Process::start(std::process::Command::new(&program), &provider.url());
+        let process = Process::start(Command::new(&program), &provider.url());
         Row { name, wire, process, runs: scale.rounds(RUNS), costs: Vec::new() }
     })
     .into()
 }
 
-/// The JavaScript servers, if their packages are installed.
+/// The JavaScript servers, if their packages are installed or can be.
 fn node(provider: &provider::Provider, scale: Scale) -> Vec<Row> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/wires/node");
-    if !folder.join("node_modules").exists() {
+    let installs = || {
+        let mut npm = Command::new("npm");
+        npm.args(["ci", "--no-audit", "--no-fund", "--prefix"]).arg(&folder);
+        // Standard output is for figures.
+        npm.stdout(Stdio::null()).status().is_ok_and(|status| status.success())
+    };
+    if !folder.join("node_modules").exists() && (scale == Scale::Smoke || !installs()) {
         println!("skipped: Node's rows; `npm ci --prefix {}` installs them", folder.display());
         return Vec::new();
     }
     let rows =
         [("node/ai-sdk", Wire::AiSdk { path: "/ai-sdk" }), ("node/socket.io", Wire::SocketIo)];
     rows.map(|(name, wire)| {
-        let mut command = std::process::Command::new("node");
+        let mut command = Command::new("node");
         command.arg(folder.join("server.mjs")).env("NODE_ENV", "production");
         let process = Process::start(command, &provider.url());
         Row { name, wire, process, runs: scale.rounds(RUNS_OF_PEER), costs: Vec::new() }

@@ -22,7 +22,8 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 use wellspring_core::{CancelWhen, RunRequest, Seq, ThreadId};
 use wellspring_engine::{
-    ClientId, Control, InThread, Permission, RequestKey, StartKey, StartRun, StartedAs,
+    ClientId, Control, InThread, Permission, RequestKey, StartError, StartKey, StartRun, Started,
+    StartedAs,
 };
 use wellspring_log::{RunFilter, RunInfo, RunState};
 use wellspring_wire::ai_sdk::types::ChatRequest;
@@ -122,7 +123,10 @@ impl<'a> Chat<'a> {
     /// Handles a request. Returns what its response streams.
     async fn send(&self, request: &ChatRequest, trace: Trace) -> Result<Wanted, ApiError> {
         match Asked::read(request)? {
-            Asked::Start { request, branch } => self.start(*request, branch, trace).await,
+            Asked::Start { request: new, branch } => {
+                let seems_new = matches!(&*request.messages, [_]) && branch.is_none();
+                self.start(*new, branch, seems_new, trace).await
+            }
             Asked::Answer => self.answer(request).await,
         }
     }
@@ -131,6 +135,7 @@ impl<'a> Chat<'a> {
         &self,
         request: RunRequest,
         branch: Option<Branch>,
+        seems_new: bool,
         trace: Trace,
     ) -> Result<Wanted, ApiError> {
         let message = request.wire.as_ref().and_then(|names| names.input.as_deref());
@@ -154,7 +159,19 @@ impl<'a> Chat<'a> {
             key,
             ..StartRun::new(self.agent, trace.with(request))
         };
-        let started = self.control.start(start).await?;
+        // A chat that seems new usually is, and starting it as new looks nothing up.
+        if seems_new {
+            let first = StartRun { in_thread: InThread::New, ..start.clone() };
+            match self.control.start(first).await {
+                Err(StartError::NotFirst) => {}
+                started => return self.follow(started?).await,
+            }
+        }
+        self.follow(self.control.start(start).await?).await
+    }
+
+    /// The run of a start, from its beginning to its next pause.
+    async fn follow(&self, started: Started) -> Result<Wanted, ApiError> {
         match started.how {
             StartedAs::New | StartedAs::Input => self.app.metrics.run_started(),
             StartedAs::Existing { .. } => {}

@@ -26,8 +26,10 @@ use serde_json::Value;
 use tokio::time::Instant;
 use wellspring_core::{CancelWhen, RunId, RunRequest, ThreadId, WirePartId};
 use wellspring_engine::{
-    ClientId, Control, InThread, Permission, Principal, RequestKey, StartKey, StartRun, StartedAs,
+    AgentDef, ClientId, Control, InThread, Permission, Principal, RequestKey, StartError, StartKey,
+    StartRun, StartedAs,
 };
+use wellspring_wire::ag_ui::types::{Message, RunAgentInput};
 use wellspring_wire::ag_ui::{Asked, Trust};
 use wellspring_wire::use_ai::types::{
     AbortRun, AgentInfo, Agents, Config, MessageFeedback, RunAgent, RunWorkflow,
@@ -190,26 +192,29 @@ impl Client {
         let RunAgent { input, agent } = asked;
         let agent = agent.unwrap_or_else(|| self.default_agent());
         let def = self.app.agent(&agent)?;
-        if let Some(run) = self.named(control, &input.run_id).await? {
+        let thread = thread_of(control, &input.thread_id);
+        let name = &*input.run_id;
+        // A request with a single user message usually starts a conversation. So nothing is looked
+        // up; if the thread exists, starting the run fails.
+        if thread.is_none() || matches!(&*input.messages, [Message::User(_)]) {
+            let request = request_of(&input, &def, |_| false)?;
+            let start =
+                StartRun { thread, in_thread: InThread::New, ..StartRun::new(&*agent, request) };
+            if let Some(steps) = self.start(control, start, name).await? {
+                return Ok(steps);
+            }
+        }
+        if let Some(run) = self.named(control, name).await? {
             return self.join(control, run).await;
         }
-        let thread = thread_of(control, &input.thread_id);
         let runs = match thread {
             Some(thread) => Some(control.recent(thread).await?),
             None => None,
         };
         let is_known = |id: &str| runs.as_ref().is_some_and(|runs| runs.know_message(id));
-        // A request never contains answers: results and approvals are separate messages.
-        let request = match Asked::read(&input, None, is_known, Trust::User)? {
-            Asked::Start(request) => *request,
-            Asked::Answer { .. } => return Err(ApiError::bad("no_input", "nothing is asked")),
-        };
-        if request.input.is_empty() {
-            return Err(ApiError::bad("no_input", "no message of a user is new"));
-        }
-        let model = request.model.clone().filter(|_| def.allow_model);
-        let request = RunRequest { model, ..request };
-        self.start(control, &agent, thread, &input.run_id, request).await
+        let request = request_of(&input, &def, is_known)?;
+        let start = StartRun { thread, ..StartRun::new(&*agent, request) };
+        self.start(control, start, name).await?.ok_or_else(|| ApiError::no_run(name))
     }
 
     /// Runs the agent that the configuration names for a workflow.
@@ -226,35 +231,39 @@ impl Client {
             return Err(ApiError::new(StatusCode::NOT_FOUND, "no_workflow", message, remedy));
         };
         let thread = thread_of(control, &asked.thread_id);
-        self.start(control, agent, thread, &asked.run_id, asked.request()).await
+        let start = StartRun { thread, ..StartRun::new(&**agent, asked.request()) };
+        let started = self.start(control, start, &asked.run_id).await?;
+        started.ok_or_else(|| ApiError::no_run(&*asked.run_id))
     }
 
+    /// Starts a run with the client's id and follows it; `None` if it was to be the thread's first
+    /// and is not.
     async fn start(
         &self,
         control: &Control,
-        agent: &str,
-        thread: Option<ThreadId>,
+        start: StartRun,
         name: &str,
-        request: RunRequest,
-    ) -> Result<Steps, ApiError> {
+    ) -> Result<Option<Steps>, ApiError> {
         let asked_at = Instant::now();
-        let request = self.trace.clone().with(request);
+        let request = self.trace.clone().with(start.request);
         let key = (!name.is_empty()).then(|| StartKey::Client(ClientId::new(RUNS, name)));
-        let start =
-            StartRun { thread, in_thread: InThread::Any, key, ..StartRun::new(agent, request) };
-        let started = control.start(start).await?;
+        let started = match control.start(StartRun { key, request, ..start }).await {
+            Err(StartError::NotFirst) => return Ok(None),
+            started => started?,
+        };
         let run = started.run;
-        match started.how {
+        let steps = match started.how {
             StartedAs::New => {
                 self.app.metrics.run_started();
                 let cursor = control.read_started(started).await?;
                 let start = Begin::After(WirePosition::START);
-                self.follow(control, Readable::At(cursor), start, Some(asked_at)).await
+                self.follow(control, Readable::At(cursor), start, Some(asked_at)).await?
             }
             // The request became input of a run. If the client follows that run, it sees the input there.
-            StartedAs::Input if lock(&self.followed).contains(&run) => Ok(Vec::new()),
-            StartedAs::Input | StartedAs::Existing { .. } => self.join(control, run).await,
-        }
+            StartedAs::Input if lock(&self.followed).contains(&run) => Vec::new(),
+            StartedAs::Input | StartedAs::Existing { .. } => self.join(control, run).await?,
+        };
+        Ok(Some(steps))
     }
 
     /// Passes on an answer to a run that waits for it.
@@ -331,6 +340,23 @@ impl Client {
     fn ended(&self, run: RunId) {
         lock(&self.followed).remove(&run);
     }
+}
+
+/// The request for a run. It never contains answers: results and approvals are separate messages.
+fn request_of(
+    input: &RunAgentInput,
+    def: &AgentDef,
+    is_known: impl Fn(&str) -> bool,
+) -> Result<RunRequest, ApiError> {
+    let request = match Asked::read(input, None, is_known, Trust::User)? {
+        Asked::Start(request) => *request,
+        Asked::Answer { .. } => return Err(ApiError::bad("no_input", "nothing is asked")),
+    };
+    if request.input.is_empty() {
+        return Err(ApiError::bad("no_input", "no message of a user is new"));
+    }
+    let model = request.model.clone().filter(|_| def.allow_model);
+    Ok(RunRequest { model, ..request })
 }
 
 /// Stores a user's rating of an answer.

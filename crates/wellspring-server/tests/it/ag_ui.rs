@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-use reqwest::Response;
+use reqwest::{Method, Response};
 use serde_json::{Value, json};
 use wellspring_core::{Approval, InboxNo, ToolSpec, Transcript};
 use wellspring_engine::tools::{ask_user, from_function};
 use wellspring_engine::{AgentDef, Permission, Policy, Rule, Runtime};
 use wellspring_log::{AuditFilter, Log, RunFilter};
 use wellspring_models::{Gate, Say, Scripted};
+use wellspring_server::{ServerConfig, ServerLimits};
 use wellspring_wire::ag_ui::proto;
 
 use crate::kit::{Kit, agent, config, echo, models, parts, verify_ag_ui};
@@ -415,4 +416,49 @@ fn interrupt(said: &[Value]) -> Value {
 fn inputs(transcript: &Transcript) -> Vec<&str> {
     let all = transcript.inputs.values().flatten();
     all.filter_map(|content| content.as_text()).collect()
+}
+
+/// Every invalid request gets an error, and the server continues.
+#[tokio::test]
+async fn malformed_requests_get_errors() {
+    let limits = ServerLimits { body_bytes: 4096, ..ServerLimits::default() };
+    let def = agent([Say::new().text("Hello there.")], []);
+    let kit =
+        Kit::with(ServerConfig { limits, ..config() }, Runtime::new(Log::in_memory()), def).await;
+    let answer = json!({ "interruptId": "nothing", "status": "resolved", "payload": {} });
+    let result = json!({ "id": "x", "role": "tool", "toolCallId": "nothing", "content": "1" });
+    let with = |member: &str, value: Value| {
+        let mut body = input("t", "r", json!([user("m", "Hi")]));
+        body[member] = value;
+        body.to_string()
+    };
+    let deep = format!("{}{}", "[".repeat(1000), "]".repeat(1000));
+    let cases = [
+        ("agent", "{".to_owned()),
+        ("agent", "7".to_owned()),
+        ("agent", "[]".to_owned()),
+        ("agent", deep),
+        ("agent", "\u{0}\u{1}binary".to_owned()),
+        ("agent", with("threadId", json!(7))),
+        ("agent", with("messages", json!([{ "role": "wizard" }]))),
+        ("agent", with("messages", json!([]))),
+        ("agent", with("messages", json!([result]))),
+        ("agent", with("tools", json!([7]))),
+        ("agent", with("resume", json!([answer]))),
+        ("agent", with("state", json!("x".repeat(5000)))),
+        ("nobody", with("state", json!({}))),
+    ];
+    let mut said = String::new();
+    for (agent, body) in cases {
+        let request = kit.request(Method::POST, &format!("/ag-ui/{agent}")).body(body);
+        let request = request.header("content-type", "application/json");
+        let (status, _, body) = parts(request.send().await.unwrap()).await;
+        let error = &body["error"];
+        assert!(!error["remedy"].as_str().unwrap().is_empty(), "{body}");
+        said += &format!("{status} {}\n", error["code"].as_str().unwrap());
+    }
+    insta::assert_snapshot!(said, @"");
+    let body = input("t", "r", json!([user("m", "Hi")]));
+    let whole = events(kit.post("/ag-ui/agent", &body).send().await.unwrap()).await;
+    assert_eq!(text(&whole, "TEXT_MESSAGE_CONTENT"), "Hello there.");
 }

@@ -4,7 +4,7 @@
 //! The server is a process of its own (this test binary again), so that its memory and its file
 //! descriptors can be measured.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
@@ -15,12 +15,12 @@ use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, Buf
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::process::{Child, Command};
 use wellspring_engine::{AgentDef, Runtime};
-use wellspring_log::Log;
+use wellspring_log::{Log, SqliteOptions};
 use wellspring_models::Say;
 use wellspring_server::{Server, ServerConfig, ServerLimits};
 use wellspring_testkit::soak;
 
-use crate::kit::{agent, config, parse_sse};
+use crate::kit::{agent, config, has_peer, parse_sse};
 
 /// Runs that people watch meanwhile.
 const RUNS: usize = 50;
@@ -63,16 +63,37 @@ const IDLE_CPU_MAX: f64 = 1.5;
 /// Descriptors besides the connections'.
 const DESCRIPTORS: usize = 64;
 
-/// The variable by which the binary knows that it is the server.
+/// Deltas that a client of Socket.IO does not read.
+const UNREAD_DELTAS: usize = 10_000;
+
+/// Bytes of each of them. Together they are far more than the buffers of a connection hold.
+const UNREAD_DELTA_BYTES: usize = 4_000;
+
+/// How much the server's memory may grow while they are not read: less than half of them.
+const GROWTH_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+/// The variable by which the binary knows that it is the server. Its value is the folder of the
+/// runs; if it is empty, they are kept in memory.
 const SERVER: &str = "WELLSPRING_TEST_CROWD_SERVER";
+
+/// Settings of glibc's allocator: freed memory goes back to the system at once, so that the
+/// memory of a process shows what it uses.
+const EXACT_MEMORY: [(&str, &str); 3] = [
+    ("MALLOC_ARENA_MAX", "1"),
+    ("MALLOC_MMAP_THRESHOLD_", "65536"),
+    ("MALLOC_TRIM_THRESHOLD_", "65536"),
+];
 
 /// Not a test: the server of the one below.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn crowd_server() {
-    if std::env::var_os(SERVER).is_none() {
-        return;
-    }
-    let runtime = Runtime::new(Log::in_memory());
+    let Some(folder) = std::env::var_os(SERVER) else { return };
+    let log = if folder.is_empty() {
+        Log::in_memory()
+    } else {
+        Log::sqlite(Path::new(&folder).join("runs.db"), SqliteOptions::default()).unwrap()
+    };
+    let runtime = Runtime::new(log);
     let piece = "0123456789abcdef".repeat(64);
     let long = (0..UNREAD_RUN_BYTES / piece.len()).fold(Say::new(), |say, _| say.text(&piece));
     runtime.register(AgentDef { name: "long".into(), ..agent([long], []) });
@@ -82,6 +103,9 @@ async fn crowd_server() {
     let large = Say::new().burst().chunks(vec![piece.repeat(64); 16]).wait(LIVE_WAIT).text(MARK);
     let live = (0..LIVE_DELTAS).fold(large.pace(LIVE_PACE), |say, _| say.text("word "));
     runtime.register(AgentDef { name: "live".into(), ..agent([live], []) });
+    let padding = "x".repeat(UNREAD_DELTA_BYTES);
+    let words = (0..UNREAD_DELTAS).map(|index| format!("w{index}:{padding} "));
+    runtime.register(AgentDef { name: "flood".into(), ..agent([Say::new().chunks(words)], []) });
     let limits = ServerLimits { connections: usize::MAX / 2, ..ServerLimits::default() };
     let config = ServerConfig { limits, ..config() };
     let server = Server::builder(runtime).config(config).start().await.unwrap();
@@ -100,9 +124,15 @@ struct Crowded {
 
 impl Crowded {
     async fn start() -> Self {
+        Self::keeping(Path::new(""), &[]).await
+    }
+
+    /// A server with its runs in a folder and more environment variables.
+    async fn keeping(folder: &Path, variables: &[(&str, &str)]) -> Self {
         let mut child = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "crowd::crowd_server", "--nocapture"])
-            .env(SERVER, "1")
+            .env(SERVER, folder)
+            .envs(variables.iter().copied())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::inherit())
@@ -243,4 +273,26 @@ async fn who_reads_nothing_costs_no_cpu() {
     println!("{LIVE_DELTAS} deltas cost {alone:?} of CPU, and {beside:?} beside {unread} unread");
     let allowed = alone.mul_f64(IDLE_CPU_MAX) + Duration::from_millis(100);
     assert!(beside < allowed, "{beside:?} of CPU, where {allowed:?} are allowed");
+}
+
+/// A client of Socket.IO stops reading for 10,000 deltas and later gets all of them. Meanwhile
+/// the memory of the server's process does not grow with what is unread.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn unread_deltas_are_not_in_memory() {
+    if !has_peer("WELLSPRING_PEER_SOCKET_IO") {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let server = Crowded::keeping(folder.path(), &EXACT_MEMORY).await;
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/peer/use_ai/socket_io.mjs");
+    let mut client = Command::new("node");
+    client.arg(script).arg(format!("http://{}", server.address)).arg("unread");
+    client.env("UNREAD_DELTAS", UNREAD_DELTAS.to_string());
+    client.env("SERVER_STATUS", server.about("status"));
+    client.env("GROWTH_BYTES_MAX", GROWTH_BYTES_MAX.to_string());
+    let output = client.kill_on_drop(true).output().await.unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{said}{errors}");
+    println!("{said}");
 }

@@ -11,13 +11,13 @@ use serde_json::json;
 use tokio::net::TcpListener;
 use tokio::process::Command;
 use tokio::sync::mpsc;
-use wellspring_core::Model;
-use wellspring_engine::{AgentDef, Runtime};
+use wellspring_core::{Approval, Model};
+use wellspring_engine::{AgentDef, Policy, Rule, Runtime};
 use wellspring_log::Log;
 use wellspring_models::{Gate, Say, Scripted};
 use wellspring_server::{Api, router};
 
-use crate::kit::{agent, has_peer};
+use crate::kit::{agent, echo, has_peer};
 use crate::page::{chromium, has_chromium};
 
 /// How long a browser may take for all of it.
@@ -31,6 +31,9 @@ the text has grown
 the run is over
 the tool ran in the page
 the agent knows
+the run is over
+the user is asked
+and allows it
 the run is over
 a text that does not go on
 stopped
@@ -75,7 +78,8 @@ struct Page {
 }
 
 impl Page {
-    /// Text that grows while it streams, a tool in the page, a stop, and a reload in mid-answer.
+    /// Text that grows while it streams, a tool in the page, an approval, a stop, and a reload in
+    /// mid-answer.
     async fn is_used(&self) {
         if !has_peer(self.peer) || !has_chromium() {
             return;
@@ -130,13 +134,17 @@ impl Page {
 }
 
 /// An agent for each thing that the user does.
-fn agents(gate: &Gate) -> [(&'static str, AgentDef); 3] {
+fn agents(gate: &Gate) -> [(&'static str, AgentDef); 4] {
     let grow = Say::new().text("one ").unfinished().gate(gate).more(0, "two");
     let paint = Say::new().call("paint", json!({"colour": "teal"}));
     let model = Arc::new(Scripted::with(move |_| grow.clone())) as Arc<dyn Model>;
+    let work = Say::new().call("echo", json!({"say": "x"}));
+    let mut ask = agent([work, Say::new().text("Done.")], [echo()]);
+    ask.policy = Policy::default().rule(Rule::tool("*").decide(Approval::Ask));
     [
         ("grow", AgentDef::model("grow", model)),
         ("paint", agent([paint, Say::new().text("Painted.")], [])),
+        ("ask", ask),
         ("stuck", agent([Say::new().text("forever ").hang()], [])),
     ]
 }

@@ -19,7 +19,7 @@ use wellspring_engine::Permission;
 use wellspring_engine::tools::from_function;
 use wellspring_engine::{AgentDef, Policy, Rule, Runtime};
 use wellspring_log::Log;
-use wellspring_models::{Failure, Say, Scripted};
+use wellspring_models::{Failure, Gate, Say, Scripted};
 use wellspring_server::{ServerConfig, ServerLimits};
 use wellspring_testkit::{SOAK, soak};
 
@@ -229,6 +229,17 @@ fn ai_sdk_agents(kit: &Kit) {
         Say::new().text(format!("{count} message{}", if count == 1 { "" } else { "s" }))
     });
     register("counts", AgentDef::model("counts", Arc::new(counts)));
+    let gate = Gate::new();
+    let gated = Say::new().text("one ").unfinished().gate(&gate).more(0, "two");
+    let steered = Scripted::with(move |request| {
+        if request.messages.len() == 1 { gated.clone() } else { Say::new().text("Faster.") }
+    });
+    register("steered", AgentDef::model("steered", Arc::new(steered)));
+    let passes = Scripted::with(move |_| {
+        gate.pass();
+        Say::new().text("passed")
+    });
+    register("passes", AgentDef::model("passes", Arc::new(passes)));
     let asks = [Say::new().call("asks", json!({})), Say::new().text("Thank you.")];
     register("questions", agent(asks, [crate::page::asks()]));
 }

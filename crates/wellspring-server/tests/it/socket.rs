@@ -187,6 +187,43 @@ async fn many_runs_on_one_socket() {
     }
 }
 
+/// A start with `subscribe` is followed by the run's events, from the first one on. A repeated start
+/// is too. What is wrong with a subscription is reported before anything starts.
+#[tokio::test]
+async fn a_start_can_subscribe() {
+    let kit = Kit::new(agent([Say::new().text("A b c.")], [])).await;
+    let mut socket = Socket::open(&kit, "/v1/socket").await.unwrap();
+    let start = |id: &str, subscribe: Value| {
+        json!({
+            "id": id, "type": "start", "agent": "agent", "input": "go", "idempotency_key": "k",
+            "subscribe": subscribe,
+        })
+    };
+    for (subscribe, code) in [
+        (json!(7), "bad_json"),
+        (json!({"credit": -1}), "bad_json"),
+        (json!({"after": "1"}), "bad_json"),
+        (json!({"dialect": "x"}), "unknown_dialect"),
+    ] {
+        let refused = socket.ask(&start("0", subscribe)).await;
+        assert_eq!(refused["error"]["code"], code, "{refused}");
+    }
+    let mut runs = Vec::new();
+    for id in ["1", "2"] {
+        let answer = socket.ask(&start(id, json!({"dialect": "ag_ui", "credit": 1000}))).await;
+        let run = started(&answer);
+        let events = socket.events(id, "").await;
+        let over_http = kit.events(run.parse().unwrap(), "ag_ui").await;
+        let data: Vec<_> = events.iter().map(|event| event["data"].clone()).collect();
+        let want: Vec<Value> =
+            over_http.iter().map(|event| serde_json::from_str(&event.data).unwrap()).collect();
+        assert_eq!(data, want);
+        runs.push((run, answer["replayed"].clone()));
+    }
+    let run = runs[0].0.clone();
+    assert_eq!(runs, [(run.clone(), json!(false)), (run, json!(true))]);
+}
+
 /// Everything that can be done to a run, and that events of another go on meanwhile.
 #[tokio::test]
 async fn a_run_is_answered_steered_and_stopped() {

@@ -60,6 +60,16 @@ impl Client {
         self.send(Message::text(text)).await;
     }
 
+    /// Reads until a message contains a text.
+    async fn until(&mut self, text: &str) {
+        loop {
+            let message = self.socket.next().await.unwrap().unwrap();
+            if message.to_text().is_ok_and(|message| message.contains(text)) {
+                return;
+            }
+        }
+    }
+
     /// Reads until an error arrives and returns its message. If the socket is closed first, returns
     /// the close code.
     async fn error(&mut self) -> Result<String, u16> {
@@ -119,7 +129,8 @@ async fn every_socket_refuses_in_its_own_form() {
                 Wire::UseAi | Wire::AiSdk => nonsense.to_owned(),
             };
             client.send(Message::text(packet)).await;
-            assert_ne!(client.error().await, Ok(String::new()), "{wire:?}: {nonsense}");
+            let said = client.error().await;
+            assert!(said.as_ref().is_ok_and(|it| !it.is_empty()), "{wire:?}: {nonsense}: {said:?}");
         }
     }
     assert_eq!(kit.get("/healthz").send().await.unwrap().status(), 200);
@@ -154,7 +165,39 @@ async fn every_socket_refuses_thousands_of_streams() {
             assert!(said.contains("1024 subscriptions already"), "{wire:?}: {said}");
         }
         client.say(&json!({"type": "dance", "requestId": "x"})).await;
-        assert_ne!(client.error().await, Ok(String::new()), "{wire:?}");
+        let said = client.error().await.unwrap();
+        assert!(said.contains("dance"), "{wire:?}: {said}");
     }
     gate.open();
+}
+
+/// A server that shuts down ends each stream with an error event of the protocol, then the socket
+/// with an error and a close code.
+#[tokio::test]
+async fn every_socket_reports_a_drain() {
+    for wire in WIRES {
+        let gate = Gate::new();
+        let kit = Kit::new(agent([Say::new().text("Hello").gate(&gate)], [])).await;
+        let mut client = Client::open(&kit, wire).await;
+        let message = json!({"id": "m", "role": "user", "content": "go"});
+        client
+            .say(&match wire {
+                Wire::UseAi | Wire::SocketIo => json!({"type": "run_agent", "data": {
+                    "threadId": "t", "runId": "r", "messages": [message],
+                }}),
+                Wire::AiSdk => {
+                    json!({"type": "send", "requestId": "r", "id": "chat", "messages": [{
+                        "id": "m", "role": "user", "parts": [{"type": "text", "text": "go"}],
+                    }]})
+                }
+            })
+            .await;
+        client.until("Hello").await;
+        let stopping = tokio::spawn(kit.server.stop());
+        client.until("shutting down").await;
+        let said = client.error().await.unwrap();
+        assert!(said.contains("shutting down"), "{wire:?}: {said}");
+        assert_eq!(client.error().await, Err(1012), "{wire:?}");
+        stopping.await.unwrap();
+    }
 }

@@ -12,16 +12,13 @@ use wellspring_core::{
 use wellspring_engine::tools::from_function;
 use wellspring_engine::{AgentDef, Policy, Rule, Runtime};
 use wellspring_log::Log;
-use wellspring_models::{Failure, Gate, Say, Scripted};
+use wellspring_models::{Anthropic, Failure, Gate, Say, Scripted};
 use wellspring_server::{ServerConfig, ServerLimits, UseAiConfig};
+use wellspring_testkit::{Answer, FakeProvider};
 
 use crate::access::two_tenants;
 use crate::kit::{Kit, agent, config, echo, has_peer, parts};
 use crate::socket::Socket;
-
-/// Bytes of each of the deltas that a client does not read: together far more than the buffers
-/// of a connection take.
-const UNREAD_DELTA_BYTES: usize = 1000;
 
 /// A server with an agent for each scene.
 async fn stage() -> Kit {
@@ -51,9 +48,6 @@ async fn stage() -> Kit {
             Say::new().text("open")
         })),
     );
-    let padding = "x".repeat(UNREAD_DELTA_BYTES);
-    let words: Vec<String> = (0..10_000).map(|index| format!("w{index}:{padding} ")).collect();
-    register("flood", agent([Say::new().chunks(words)], []));
     for (name, kind) in [
         ("overloaded", FailureKind::Unavailable),
         ("limited", FailureKind::RateLimited),
@@ -66,8 +60,8 @@ async fn stage() -> Kit {
     kit
 }
 
-/// Every message both ways, polling and upgrade, cuts, nonsense, and a client that does not
-/// read. At the end the server is drained under it.
+/// Every message both ways, polling and upgrade, cuts and nonsense. At the end the server is
+/// drained under it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn socket_io_client() {
     if !has_peer("WELLSPRING_PEER_SOCKET_IO") {
@@ -89,7 +83,6 @@ async fn socket_io_client() {
     reasoning by its older names
     failures by use-ai's names
     nonsense of every kind
-    10,000 deltas for a client that did not read
     a drain is told
     ");
 }
@@ -145,6 +138,41 @@ async fn the_plain_socket_speaks_bare_json() {
     socket.send(&json!({"type": "abort_run", "data": {"runId": "r2"}})).await;
     let end = until(&mut socket, "RUN_ERROR").await;
     assert_eq!(end.last().unwrap()["message"], "Run aborted by user");
+    // The aborted run is part of the conversation.
+    socket.send(&run_agent("talk", "r3", &json!({"threadId": "t-r2"}))).await;
+    let next = until(&mut socket, "RUN_FINISHED").await;
+    let history = next.iter().find(|event| event["type"] == "MESSAGES_SNAPSHOT").unwrap();
+    let said = history["messages"].as_array().unwrap().iter().map(|it| &it["content"]);
+    assert_eq!(said.collect::<Vec<_>>(), ["go", "one ", "go"]);
+}
+
+/// An abort closes the connection to the model's provider.
+#[tokio::test]
+async fn an_abort_reaches_the_model_call() {
+    let begun = [
+        json!({"type": "message_start", "message": {"id": "m", "model": "m", "role": "assistant",
+            "content": [], "usage": {"input_tokens": 1, "output_tokens": 1}}}),
+        json!({"type": "content_block_start", "index": 0,
+            "content_block": {"type": "text", "text": ""}}),
+        json!({"type": "content_block_delta", "index": 0,
+            "delta": {"type": "text_delta", "text": "Well,"}}),
+    ];
+    let begun = begun.map(|data| {
+        let kind = data["type"].as_str().unwrap();
+        format!("event: {kind}\ndata: {data}\n\n")
+    });
+    let answer = Answer::ok("text/event-stream", begun.concat()).stall();
+    let provider = FakeProvider::start([answer]).await.unwrap();
+    let kit = stage().await;
+    let model = Arc::new(Anthropic::keyless(&provider.url()).unwrap()) as Arc<dyn Model>;
+    kit.runtime.register(AgentDef::model("remote", model));
+    let mut socket = Socket::open(&kit, "/use-ai").await.unwrap();
+    socket.send(&run_agent("remote", "r", &json!({}))).await;
+    until(&mut socket, "TEXT_MESSAGE_CONTENT").await;
+    socket.send(&json!({"type": "abort_run", "data": {"runId": "r"}})).await;
+    until(&mut socket, "RUN_ERROR").await;
+    let left = tokio::time::timeout(Duration::from_secs(30), provider.left(1)).await;
+    assert!(left.is_ok(), "the provider is still connected");
 }
 
 /// A tool of the client is answered during the run over use-ai, and between turns over AG-UI and
@@ -383,4 +411,32 @@ async fn steps_go_on_up_to_the_limit() {
     assert_eq!((steps("STEP_STARTED"), steps("STEP_FINISHED")), (all.clone(), all));
     let metrics = kit.get("/metrics").send().await.unwrap().text().await.unwrap();
     assert!(metrics.contains("first_delta_seconds_count 1"), "{metrics}");
+}
+
+/// A client that polls gets an error event for its run when the server shuts down, and then the
+/// end of its session.
+#[tokio::test]
+async fn a_drain_is_reported_to_a_client_that_polls() {
+    let kit = stage().await;
+    let path = "/socket.io/?EIO=4&transport=polling";
+    let hello = kit.get(path).send().await.unwrap().text().await.unwrap();
+    let hello: Value = serde_json::from_str(hello.strip_prefix('0').unwrap()).unwrap();
+    let path = format!("{path}&sid={}", hello["sid"].as_str().unwrap());
+    let message = json!(["message", run_agent("stuck", "r", &json!({}))]);
+    let packets = format!("40\u{1e}42{message}");
+    kit.request(Method::POST, &path).body(packets).send().await.unwrap();
+    let mut said = String::new();
+    while !said.contains("TEXT_MESSAGE_CONTENT") {
+        said += &kit.get(&path).send().await.unwrap().text().await.unwrap();
+    }
+    let (poll, stopping) = (kit.get(&path).send(), tokio::spawn(kit.server.stop()));
+    let last = poll.await.unwrap().text().await.unwrap();
+    let [error, leave, close] = &last.split('\u{1e}').collect::<Vec<_>>()[..] else {
+        panic!("{last}")
+    };
+    let error = error.strip_prefix(r#"42["event","#).unwrap();
+    let error: Value = serde_json::from_str(&error[..error.len() - 1]).unwrap();
+    assert_eq!((&error["type"], &error["code"]), (&json!("RUN_ERROR"), &json!("draining")));
+    assert_eq!((*leave, *close), ("41", "1"));
+    stopping.await.unwrap();
 }

@@ -243,6 +243,23 @@ const scenes = {
     assert.equal(it.messages.length, 4);
     return "regenerating branches off";
   },
+  async steering(kind) {
+    const it = chat(kind, "steered");
+    const sent = it.sendMessage({ text: "Go" });
+    await until(() => it.lastMessage?.role === "assistant" && it.lastMessage.parts.length > 1);
+    const added = await fetch(`${base}/v1/runs/${it.lastMessage.id}/input`, {
+      method: "POST",
+      headers: { "content-type": "application/json" },
+      body: JSON.stringify({ content: "And hurry." }),
+    });
+    assert.equal(added.status, 202);
+    await chat(kind, "passes").sendMessage({ text: "Go" });
+    await sent;
+    assert.equal(it.status, "ready", it.errors.join());
+    assert.deepEqual(it.seen.filter((chunk) => chunk.type === "steering-message").map((chunk) => chunk.parts), [[{ type: "text", text: "And hurry." }]]);
+    assert.equal(parts(it).at(-1), "text Faster.");
+    return "what a user adds to a run is shown, and followed";
+  },
 };
 
 /** Every transport has a message on its way when the server begins to drain. */

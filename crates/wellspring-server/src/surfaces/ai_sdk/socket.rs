@@ -19,7 +19,7 @@ use super::{Chat, check};
 use crate::app::{App, Trace};
 use crate::error::ApiError;
 use crate::lock;
-use crate::socket::{Delivery, NotAdded, SocketProtocol, SocketRequest, Step};
+use crate::socket::{Delivery, Messages, NotAdded, SocketProtocol, SocketRequest, Step};
 use crate::stream::Wanted;
 
 /// Opens a socket.
@@ -112,22 +112,28 @@ impl SocketProtocol for ChatSocket {
         })
     }
 
-    fn deliver(&self, delivery: &Delivery<Id>, messages: &mut Vec<String>) {
+    fn deliver(&self, delivery: &Delivery<Id>, messages: &mut Messages) {
         let id = Value::from(&*delivery.key).to_string();
         let mut open = lock(&self.open);
         let Some(piece) = &delivery.piece else {
             open.remove(&delivery.key);
-            messages.push(format!(r#"{{"type":"end","requestId":{id}}}"#));
+            messages.push(&format!(r#"{{"type":"end","requestId":{id}}}"#));
             return;
         };
         let Some(stream) = open.get_mut(&delivery.key) else { return };
         for event in delivery.framing.events(piece) {
-            let chunk = std::str::from_utf8(event.data).unwrap_or("null");
-            let sequence = stream.sequence;
+            let sequence = stream.sequence.to_string();
             stream.sequence += 1;
-            messages.push(format!(
-                r#"{{"type":"chunk","requestId":{id},"sequence":{sequence},"chunk":{chunk}}}"#
-            ));
+            let pieces: [&[u8]; 7] = [
+                br#"{"type":"chunk","requestId":"#,
+                id.as_bytes(),
+                br#","sequence":"#,
+                sequence.as_bytes(),
+                br#","chunk":"#,
+                event.data,
+                b"}",
+            ];
+            messages.write(|bytes| pieces.iter().for_each(|piece| bytes.extend_from_slice(piece)));
         }
     }
 

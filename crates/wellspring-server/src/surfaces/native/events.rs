@@ -138,6 +138,7 @@ pub(super) fn dialect(name: Option<&str>) -> Result<DialectName, ApiError> {
 
 /// The options of a reader, except the position to start at.
 #[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(super) struct Chosen {
     pub(super) dialect: Option<String>,
     /// Restricts records to these kinds, separated by commas.

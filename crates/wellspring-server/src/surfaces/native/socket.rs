@@ -1,8 +1,8 @@
 //! Our own API on one WebSocket: many runs, each read at its own pace.
 //!
 //! A message is an object with an `id` of the client's choice and a `type`. Each is answered
-//! with its id. The id of a `subscribe` names the subscription, and comes with all of its
-//! events.
+//! with its id. The id of a `subscribe`, or of a `start` that subscribes, names the subscription,
+//! and comes with all of its events.
 
 use std::sync::Arc;
 
@@ -15,16 +15,18 @@ use futures::future::BoxFuture;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
+use tokio::time::Instant;
 use wellspring_core::RunId;
 use wellspring_engine::Principal;
+use wellspring_wire::{DialectChoice, WirePosition};
 
 use super::commands::{CallResult, Cancel, Decision, More};
-use super::events::{Chosen, ReasoningParam, SubAgentsParam, UsageParam, chosen, position};
+use super::events::{Chosen, chosen, position};
 use super::runs::{Begun, Start};
 use super::{Whole, idempotency_key, run_json};
 use crate::app::{App, Trace, run_id};
 use crate::error::ApiError;
-use crate::socket::{Delivery, SocketProtocol, SocketRequest, Step};
+use crate::socket::{Delivery, Messages, SocketProtocol, SocketRequest, Step};
 use crate::stream::{Begin, Readable, Until, Wanted};
 
 /// Bytes of a message's id: a UUID, or a few of them.
@@ -46,21 +48,6 @@ struct NativeSocket {
 
 /// A client's name for a message or subscription.
 type Id = Arc<str>;
-
-/// The run to read, the position, and the credit.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Subscribe {
-    run: String,
-    after: Option<String>,
-    dialect: Option<String>,
-    kinds: Option<String>,
-    reasoning: Option<ReasoningParam>,
-    usage: Option<UsageParam>,
-    sub_agents: Option<SubAgentsParam>,
-    /// How many events to send before more credit is given; unlimited if absent.
-    credit: Option<Whole>,
-}
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -88,37 +75,40 @@ impl SocketProtocol for NativeSocket {
                 Ok(read) => read,
                 Err((id, error)) => return vec![self.refused(id.as_ref(), &error)],
             };
-            match self.done(&who, &id, &kind, body).await {
-                Ok(step) => vec![step],
-                Err(error) => vec![self.refused(Some(&id), &error)],
-            }
+            self.done(&who, &id, &kind, body)
+                .await
+                .unwrap_or_else(|error| vec![self.refused(Some(&id), &error)])
         })
     }
 
-    fn deliver(&self, delivery: &Delivery<Id>, messages: &mut Vec<String>) {
+    fn deliver(&self, delivery: &Delivery<Id>, messages: &mut Messages) {
         let Some(piece) = &delivery.piece else {
-            messages.push(message(&delivery.key, "ended", json!({})));
+            messages.push(&message(&delivery.key, "ended", json!({})));
             return;
         };
-        // Written by hand for speed: every delta passes here.
-        let mut text = String::with_capacity(piece.len() + 64);
-        text.push_str(r#"{"type":"events","id":"#);
-        text.push_str(&Value::from(&*delivery.key).to_string());
-        text.push_str(r#","events":["#);
-        for (index, event) in delivery.framing.events(piece).enumerate() {
-            // Positions and names are ours and need no escaping, and the event is JSON.
-            text.push_str(if index == 0 { "{" } else { ",{" });
-            for (field, value) in [("id", event.position), ("name", event.name)] {
-                if let Some(value) = value {
-                    text.extend(["\"", field, "\":\"", value, "\","]);
+        let key = Value::from(&*delivery.key).to_string();
+        messages.write(|bytes| {
+            // Written by hand for speed: every delta passes here.
+            bytes.reserve(piece.len() + key.len() + 64);
+            let mut put = |text: &str| bytes.extend_from_slice(text.as_bytes());
+            put(r#"{"type":"events","id":"#);
+            put(&key);
+            put(r#","events":["#);
+            for (index, event) in delivery.framing.events(piece).enumerate() {
+                let mut put = |text: &str| bytes.extend_from_slice(text.as_bytes());
+                // Positions and names are ours and need no escaping, and the event is JSON.
+                put(if index == 0 { "{" } else { ",{" });
+                for (field, value) in [("id", event.position), ("name", event.name)] {
+                    if let Some(value) = value {
+                        ["\"", field, "\":\"", value, "\","].into_iter().for_each(&mut put);
+                    }
                 }
+                put("\"data\":");
+                bytes.extend_from_slice(event.data);
+                bytes.push(b'}');
             }
-            text.push_str("\"data\":");
-            text.push_str(std::str::from_utf8(event.data).unwrap_or("null"));
-            text.push('}');
-        }
-        text.push_str("]}");
-        messages.push(text);
+            bytes.extend_from_slice(b"]}");
+        });
     }
 
     fn failed(&self, key: Option<&Id>, error: &ApiError) -> String {
@@ -134,30 +124,22 @@ impl NativeSocket {
         id: &Id,
         kind: &str,
         mut body: Map<String, Value>,
-    ) -> Result<Step<Id>, ApiError> {
+    ) -> Result<Vec<Step<Id>>, ApiError> {
         let control = self.app.control(who);
         let sent = match kind {
-            "subscribe" => return self.subscribe(who, id, parse(body)?).await,
+            "subscribe" => return Ok(vec![self.subscribe(who, id, body).await?]),
+            "start" => return self.start(who, id, body).await,
             "unsubscribe" => {
                 let Unsubscribe { subscription: key } = parse(body)?;
                 let done = Some(message(id, "unsubscribed", json!({})));
                 let unknown = Some(error_message(Some(id), &no_subscription(&key)));
-                return Ok(Step::Unsubscribe { key, done, unknown });
+                return Ok(vec![Step::Unsubscribe { key, done, unknown }]);
             }
             "credit" => {
                 let Credit { subscription: key, more: Whole(more) } = parse(body)?;
                 let done = Some(message(id, "credited", json!({})));
                 let unknown = Some(error_message(Some(id), &no_subscription(&key)));
-                return Ok(Step::Credit { key, more, done, unknown });
-            }
-            "start" => {
-                let key = take_key(&mut body)?;
-                let key = idempotency_key(key.as_deref().map(str::as_bytes))?;
-                let start: Start = parse(body)?;
-                let Begun { info, replayed, .. } =
-                    start.begin(&self.app, who, key, self.trace.clone()).await?;
-                let run = json!({ "run": run_json(&info), "replayed": replayed });
-                return Ok(Step::Send(message(id, "started", run)));
+                return Ok(vec![Step::Credit { key, more, done, unknown }]);
             }
             "cancel" => {
                 let run = take_run(&mut body)?;
@@ -185,25 +167,59 @@ impl NativeSocket {
                 return Err(ApiError::bad("unknown_type", message));
             }
         };
-        Ok(Step::Send(message(id, "accepted", sent.json())))
+        Ok(vec![Step::Send(message(id, "accepted", sent.json()))])
+    }
+
+    /// Starts a run. With the member `subscribe`, its events follow at once.
+    async fn start(
+        &self,
+        who: &Principal,
+        id: &Id,
+        mut body: Map<String, Value>,
+    ) -> Result<Vec<Step<Id>>, ApiError> {
+        let asked_at = Instant::now();
+        let key = take_key(&mut body)?;
+        let key = idempotency_key(key.as_deref().map(str::as_bytes))?;
+        let reading = match body.remove("subscribe") {
+            Some(Value::Object(reading)) => Some(read_as(reading)?),
+            Some(_) => {
+                let message = "the message: `subscribe` is not an object";
+                return Err(ApiError::bad("bad_json", message));
+            }
+            None => None,
+        };
+        let start: Start = parse(body)?;
+        let Begun { info, replayed, cursor } =
+            start.begin(&self.app, who, key, self.trace.clone()).await?;
+        let run = json!({ "run": run_json(&info), "replayed": replayed });
+        let mut steps = vec![Step::Send(message(id, "started", run))];
+        if let Some((dialect, credit)) = reading {
+            let run = cursor.map_or_else(|| Readable::Run(info), Readable::At);
+            let start = Begin::After(WirePosition::START);
+            let wanted = Wanted { run, dialect, start, until: Until::End };
+            steps.push(match self.app.subscribe(who, wanted, Some(asked_at)).await {
+                Ok(stream) => {
+                    let (key, stream) = (Arc::clone(id), Box::new(stream));
+                    Step::Subscribe { key, stream, credit, done: None }
+                }
+                // The run has started: the client gets both answers.
+                Err(error) => self.refused(Some(id), &error),
+            });
+        }
+        Ok(steps)
     }
 
     async fn subscribe(
         &self,
         who: &Principal,
         id: &Id,
-        asked: Subscribe,
+        mut body: Map<String, Value>,
     ) -> Result<Step<Id>, ApiError> {
-        let info = self.app.control(who).info(run_id(&asked.run)?).await?;
-        let dialect = chosen(&Chosen {
-            dialect: asked.dialect,
-            kinds: asked.kinds,
-            reasoning: asked.reasoning,
-            usage: asked.usage,
-            sub_agents: asked.sub_agents,
-        })?;
-        let after = position(&HeaderMap::new(), asked.after.as_deref(), &info)?;
-        let credit = asked.credit.map(|Whole(credit)| credit);
+        let run = take_run(&mut body)?;
+        let after: Option<String> = take(&mut body, "after")?;
+        let (dialect, credit) = read_as(body)?;
+        let info = self.app.control(who).info(run).await?;
+        let after = position(&HeaderMap::new(), after.as_deref(), &info)?;
         let done = Some(message(id, "subscribed", json!({ "run": run_json(&info) })));
         let (start, until) = (Begin::After(after), Until::End);
         let wanted = Wanted { run: Readable::Run(info), dialect, start, until };
@@ -258,6 +274,23 @@ fn take_key(body: &mut Map<String, Value>) -> Result<Option<String>, ApiError> {
         Some(Value::String(key)) => Ok(Some(key)),
         Some(_) => Err(ApiError::bad("bad_idempotency_key", "`idempotency_key` is a text")),
     }
+}
+
+/// The dialect and the credit of a subscription.
+fn read_as(mut body: Map<String, Value>) -> Result<(DialectChoice, Option<u32>), ApiError> {
+    let credit: Option<Whole> = take(&mut body, "credit")?;
+    let asked: Chosen = parse(body)?;
+    Ok((chosen(&asked)?, credit.map(|Whole(credit)| credit)))
+}
+
+/// An optional member.
+fn take<T: DeserializeOwned>(
+    body: &mut Map<String, Value>,
+    member: &str,
+) -> Result<Option<T>, ApiError> {
+    let value = body.remove(member).unwrap_or_default();
+    serde_json::from_value(value)
+        .map_err(|error| ApiError::bad("bad_json", format!("the message: `{member}`: {error}")))
 }
 
 fn no_subscription(key: &str) -> ApiError {

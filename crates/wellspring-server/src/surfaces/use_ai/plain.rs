@@ -16,7 +16,7 @@ use wellspring_wire::use_ai::types::Custom;
 use super::{Client, error_event, json};
 use crate::app::{App, Trace};
 use crate::error::ApiError;
-use crate::socket::{Delivery, SocketProtocol, SocketRequest, Step};
+use crate::socket::{Delivery, Messages, SocketProtocol, SocketRequest, Step};
 
 /// Opens a socket.
 pub(super) async fn open(
@@ -50,10 +50,12 @@ impl SocketProtocol for Plain {
         })
     }
 
-    fn deliver(&self, delivery: &Delivery<RunId>, messages: &mut Vec<String>) {
+    fn deliver(&self, delivery: &Delivery<RunId>, messages: &mut Messages) {
         match &delivery.piece {
             Some(piece) => {
-                messages.extend(delivery.framing.events(piece).map(|event| text(event.data)));
+                for event in delivery.framing.events(piece) {
+                    messages.write(|bytes| bytes.extend_from_slice(event.data));
+                }
             }
             None => self.0.ended(delivery.key),
         }

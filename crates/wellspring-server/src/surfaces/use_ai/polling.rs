@@ -24,7 +24,7 @@ use crate::auth::AuthError;
 use crate::error::ApiError;
 use crate::limits::StreamPass;
 use crate::lock;
-use crate::socket::{Step, Subscriptions};
+use crate::socket::{Messages, Step, Subscriptions};
 
 /// Maximum number of packets in one POST. Clients send one or a few.
 const PACKETS_MAX: usize = 64;
@@ -71,14 +71,14 @@ pub(crate) struct Polled {
 #[derive(Default)]
 struct Waiting {
     subscriptions: Subscriptions<RunId>,
-    messages: Vec<String>,
+    messages: Messages,
     closed: bool,
 }
 
 impl Waiting {
     fn take(&mut self, step: Step<RunId>, client: &Client) {
         match step {
-            Step::Send(message) => self.messages.push(message),
+            Step::Send(message) => self.messages.push(&message),
             Step::Close => self.closed = true,
             Step::Adopt { .. } | Step::Credit { .. } => {}
             Step::Unsubscribe { key, .. } => {
@@ -90,7 +90,7 @@ impl Waiting {
                     client.app.metrics.error(error.code);
                     client.ended(key);
                     let event = super::error_event(None, &error);
-                    self.messages.push(socket_io::event("event", &event));
+                    self.messages.push(&socket_io::event("event", &event));
                 }
             }
         }
@@ -194,14 +194,14 @@ pub(super) async fn poll(app: &App, session: &str, request: &Parts) -> Result<Re
         let is_draining = app.closing.is_cancelled();
         if state.closed || (is_draining && state.subscriptions.is_empty()) {
             app.polled.remove(session);
-            state.messages.push(socket_io::GOODBYE.to_owned());
+            state.messages.push(socket_io::GOODBYE);
         }
         if !state.messages.is_empty() {
             more(&mut state, &polled.client).await;
-            break std::mem::take(&mut state.messages);
+            break joined(&mut state.messages);
         }
         if polled.is_leaving() || app.polled.find(session).is_err() {
-            break vec![socket_io::NOOP.to_owned()];
+            break socket_io::NOOP.to_owned();
         }
         tokio::select! {
             delivery = state.subscriptions.next() => {
@@ -210,22 +210,31 @@ pub(super) async fn poll(app: &App, session: &str, request: &Parts) -> Result<Re
             }
             () = polled.ring.notified() => {}
             () = app.closing.cancelled(), if !is_draining => {}
-            () = sleep_until(ping_at) => break vec![socket_io::PING.to_owned()],
+            () = sleep_until(ping_at) => break socket_io::PING.to_owned(),
         }
     };
     polled.heard_of();
-    Ok(answer(packets.join(SEPARATOR.encode_utf8(&mut [0; 4]))))
+    Ok(answer(packets))
+}
+
+/// All packets as one body.
+fn joined(packets: &mut Messages) -> String {
+    let mut body = String::with_capacity(packets.bytes_len());
+    for packet in packets.take() {
+        if !body.is_empty() {
+            body.push(SEPARATOR);
+        }
+        body.push_str(&packet);
+    }
+    body
 }
 
 /// Adds what is ready, up to the size of an answer.
 async fn more(state: &mut Waiting, client: &Client) {
-    let mut bytes: usize = state.messages.iter().map(String::len).sum();
-    while bytes < ANSWER_BYTES {
+    while state.messages.bytes_len() < ANSWER_BYTES {
         let next = state.subscriptions.next();
         let Some(delivery) = futures::FutureExt::now_or_never(next) else { return };
-        let before = state.messages.len();
         deliver(client, &delivery, &mut state.messages);
-        bytes += state.messages[before..].iter().map(String::len).sum::<usize>();
     }
 }
 

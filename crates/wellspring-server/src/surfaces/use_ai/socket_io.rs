@@ -21,7 +21,7 @@ use super::polling::{self, Polled};
 use super::{Client, Steps, error_event, json};
 use crate::app::{App, Params, RequestHead, Trace, allow};
 use crate::error::ApiError;
-use crate::socket::{Delivery, SocketProtocol, SocketRequest, Step, take_token};
+use crate::socket::{Delivery, Messages, SocketProtocol, SocketRequest, Step, take_token};
 
 /// How long a client may take to answer a heartbeat.
 pub(super) const PING_TIMEOUT: Duration = Duration::from_secs(20);
@@ -160,7 +160,7 @@ impl SocketProtocol for SocketIo {
         })
     }
 
-    fn deliver(&self, delivery: &Delivery<RunId>, messages: &mut Vec<String>) {
+    fn deliver(&self, delivery: &Delivery<RunId>, messages: &mut Messages) {
         deliver(&self.client, delivery, messages);
     }
 
@@ -211,10 +211,12 @@ pub(super) async fn packet(client: &Client, who: &Principal, session: &str, text
 }
 
 /// Writes a packet for each event.
-pub(super) fn deliver(client: &Client, delivery: &Delivery<RunId>, messages: &mut Vec<String>) {
+pub(super) fn deliver(client: &Client, delivery: &Delivery<RunId>, messages: &mut Messages) {
     match &delivery.piece {
         Some(piece) => {
-            messages.extend(delivery.framing.events(piece).map(|it| event(it.data)));
+            for event in delivery.framing.events(piece) {
+                messages.write(|packet| socket_io::put_event(packet, "event", event.data));
+            }
         }
         None => client.ended(delivery.key),
     }

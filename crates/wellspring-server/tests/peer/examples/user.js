@@ -31,6 +31,11 @@ async function first() {
   await until("the tool ran in the page", () => document.body.style.background === "teal");
   await until("the agent knows", () => last() === "Painted.");
   await until("the run is over", () => find("abort-button").hidden);
+  await ask("ask", "Do it");
+  await until("the user is asked", () => find("allow-button"));
+  find("allow-button").click();
+  await until("and allows it", () => last() === "Done.");
+  await until("the run is over", () => find("abort-button").hidden);
   await ask("stuck", "Hang");
   await until("a text that does not go on", () => last() === "forever ");
   find("abort-button").click();
@@ -45,7 +50,7 @@ async function second() {
   await until("after the reload the text is there", () => last() === "one ");
   await pass();
   await until("and it goes on without a repeated word", () => last() === "one two");
-  await until("with the conversation before it", () => shown("user").join() === "Go,Paint it,Hang,Again");
+  await until("with the conversation before it", () => shown("user").join() === "Go,Paint it,Do it,Hang,Again");
   await fetch("/test/said", { method: "POST", body: sessionStorage.getItem("noted") });
 }
 

@@ -2,6 +2,7 @@
 // Prints what it saw, one line per scene, or fails.
 
 import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
 import { io } from "socket.io-client";
 
 const base = process.argv[2];
@@ -69,6 +70,7 @@ async function connects(transports) {
   assert.deepEqual([step.stepNumber, step.finishReason], [0, "stop"]);
   assert(client.events.some((it) => it.type === "REASONING_MESSAGE_CONTENT"));
   assert.equal(end.result, "Hello there.");
+  assert.equal(end.threadId, client.events[0].threadId);
   assert.equal(textOf(client.events, run), "Hello there.");
   client.close();
 }
@@ -307,10 +309,21 @@ async function malformed() {
   return "nonsense of every kind";
 }
 
+/// For a server in a process of its own, whose status file is in the environment.
 async function unread() {
-  const client = new Client({ transports: ["websocket"] });
-  await client.connected();
-  const run = client.run("flood", "Go");
+  const { UNREAD_DELTAS, SERVER_STATUS, GROWTH_BYTES_MAX } = process.env;
+  const memory = () => 1024 * Number(readFileSync(SERVER_STATUS, "utf8").match(/^VmRSS:\s+(\d+) kB$/m)[1]);
+  const flood = async () => {
+    const client = new Client({ transports: ["websocket"] });
+    await client.connected();
+    return [client, client.run("flood", "Go")];
+  };
+  // The first run is read, so that everything that later runs reuse is there.
+  const [first, read] = await flood();
+  await first.ends(read);
+  first.close();
+  const before = memory();
+  const [client, run] = await flood();
   await client.of("TEXT_MESSAGE_CONTENT");
   // Nothing is taken from the connection until the run is over.
   const raw = client.socket.io.engine.transport.ws._socket;
@@ -322,18 +335,21 @@ async function unread() {
     state = runs.find((it) => it.run === ours).state;
   } while (state === "running");
   assert.equal(state, "completed");
+  const grown = memory() - before;
+  const unread = UNREAD_DELTAS - client.events.filter((it) => it.type === "TEXT_MESSAGE_CONTENT").length;
+  assert(unread > 0.9 * UNREAD_DELTAS, `${unread} are unread`);
+  assert(grown < GROWTH_BYTES_MAX, `the server's memory grew by ${grown} bytes, of ${before}`);
   const metrics = await (await fetch(`${base}/metrics`)).text();
   const tail = Number(metrics.match(/^wellspring_log_tail_bytes (\d+)$/m)[1]);
   assert(tail <= 512 * 1024, `${tail} bytes are kept`);
   raw.resume();
   await client.ends(run);
   const deltas = client.events.filter((it) => it.type === "TEXT_MESSAGE_CONTENT");
-  const text = deltas.map((it) => it.delta).join("");
-  const words = text.trim().split(" ");
-  assert.equal(words.length, 10_000);
+  const words = deltas.map((it) => it.delta).join("").trim().split(" ");
+  assert.equal(words.length, Number(UNREAD_DELTAS));
   words.forEach((word, index) => assert.equal(word.split(":")[0], `w${index}`));
   client.close();
-  return "10,000 deltas for a client that did not read";
+  return `${unread} deltas unread, ${grown} bytes more memory, and all of them later`;
 }
 
 async function draining() {
@@ -348,11 +364,11 @@ async function draining() {
   return "a drain is told";
 }
 
-const scenes = { polling, websocket, upgrade, several, tool, approvals, abort, reconnect, returning, feedback, workflow, thinking, failures, malformed, unread, draining };
+const scenes = { polling, websocket, upgrade, several, tool, approvals, abort, reconnect, returning, feedback, workflow, thinking, failures, malformed, draining };
 const patience = setTimeout(() => { console.error("a scene hangs"); process.exit(1); }, 60_000);
 for (const name of process.argv[3]?.split(",") ?? Object.keys(scenes)) {
   try {
-    console.log(await scenes[name]());
+    console.log(await { ...scenes, unread }[name]());
   } catch (error) {
     console.error(`in ${name}:`, error);
     process.exit(1);
