@@ -10,7 +10,7 @@ use wellspring_core::{
 };
 
 use super::types::{
-    ContentBlock, DoneStatus, PlanEntry, PlanStatus, Priority, ThoughtEvent, ToolContent,
+    ContentBlock, DoneStatus, ThoughtEvent, ToolContent,
     ToolStatus,
 };
 use crate::dialect::{Before, Closed, Dialect};
@@ -200,8 +200,7 @@ fn project(before: &Outline, record: &Record, mut emit: impl FnMut(EventRef<'_>)
             }
         }
         Event::PlanUpdated { entries } if record.agent.is_root() => {
-            let entries = entries.iter().map(PlanEntry::from).collect();
-            emit(EventRef::Other(ThoughtEvent::Plan { entries }));
+            emit(EventRef::Other(ThoughtEvent::Plan { entries: entries.clone() }));
         }
         // Nothing to show, or no shape for it in this vocabulary: it stays in the records.
         Event::RunStarted(_)
@@ -358,24 +357,6 @@ fn block(content: &Content) -> Option<ContentBlock> {
                 data: data.as_ref().into(),
                 mime_type: media_type.as_ref().into(),
             })
-        }
-    }
-}
-
-impl From<&wellspring_core::PlanEntry> for PlanEntry {
-    fn from(entry: &wellspring_core::PlanEntry) -> Self {
-        Self {
-            content: entry.content.as_ref().into(),
-            status: match entry.status {
-                wellspring_core::PlanStatus::Pending => PlanStatus::Pending,
-                wellspring_core::PlanStatus::InProgress => PlanStatus::InProgress,
-                wellspring_core::PlanStatus::Completed => PlanStatus::Completed,
-            },
-            priority: match entry.priority {
-                wellspring_core::Priority::High => Priority::High,
-                wellspring_core::Priority::Medium => Priority::Medium,
-                wellspring_core::Priority::Low => Priority::Low,
-            },
         }
     }
 }
