@@ -22,12 +22,12 @@
 
 mod broadcast;
 mod commands;
-mod follow;
 mod host;
 mod initialize;
 mod mcp;
 mod open;
 mod options;
+mod prompt;
 mod proxied;
 mod replay;
 mod serve;

@@ -27,7 +27,7 @@
 //! Types for the protocol's messages: see [`wellspring_wire::acp`].
 
 mod agent;
-mod attend;
+mod broadcast;
 mod config;
 mod connection;
 mod drive;
@@ -35,11 +35,11 @@ mod error;
 mod files;
 mod host;
 mod http;
-mod names;
-mod peer;
+mod known_agents;
+mod message_log;
 mod permission;
 mod prompt;
-mod record;
+mod running_agent;
 mod session;
 mod stdio;
 mod terminal;
@@ -48,7 +48,7 @@ mod ws;
 
 pub use crate::rpc::PENDING_MAX;
 pub use agent::{AcpAgent, SESSIONS_KEPT_MAX};
-pub(crate) use attend::Ear;
+pub(crate) use broadcast::Ear;
 pub use config::{AcpConfig, AcpTimeouts, AcpTransport, FileAccess, SESSIONS_PER_PROCESS_DEFAULT};
 pub(crate) use connection::Listener;
 pub use connection::{EARLY_MAX, GARBAGE_LINES_MAX, QUEUE_BYTES_MAX, QUEUE_MAX};
@@ -57,7 +57,7 @@ pub use drive::{REMINDERS_MAX, SERVED_MAX};
 pub use error::AcpError;
 pub use files::FILE_BYTES_MAX;
 pub(crate) use host::{Host, Prompted, THEIR_MODE};
-pub use names::{KnownAgent, known_agents};
+pub use known_agents::{KnownAgent, known_agents};
 pub(crate) use session::{Chosen, Link};
 pub use stdio::LINE_BYTES_MAX;
 pub use terminal::{TERMINAL_BYTES_MAX, TERMINALS_MAX};

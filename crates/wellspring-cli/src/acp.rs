@@ -5,15 +5,15 @@ use wellspring_acp::agent::AcpSurface;
 
 use crate::Exit;
 use crate::args::AcpArgs;
-use crate::place::Place;
+use crate::setup::Setup;
 use crate::signals::Interrupts;
 
 /// Serves the editor on standard input and output until it disconnects. Nothing else may write to
 /// standard output meanwhile.
-pub(crate) async fn acp(place: &Place, args: &AcpArgs) -> Result<Exit> {
+pub(crate) async fn acp(setup: &Setup, args: &AcpArgs) -> Result<Exit> {
     let mut interrupts = Interrupts::new()?;
-    let agent = place.agents_and(args.agent.as_deref()).await?;
-    let surface = AcpSurface::new(place.control(), &agent)?;
+    let agent = setup.agents_and(args.agent.as_deref()).await?;
+    let surface = AcpSurface::new(setup.control(), &agent)?;
     let exit = tokio::select! {
         served = surface.serve(tokio::io::stdin(), tokio::io::stdout()) => {
             served.context("failed to read from the editor")?;
@@ -21,6 +21,6 @@ pub(crate) async fn acp(place: &Place, args: &AcpArgs) -> Result<Exit> {
         }
         () = interrupts.next() => Exit::Cancelled,
     };
-    place.settle().await;
+    setup.settle().await;
     Ok(exit)
 }

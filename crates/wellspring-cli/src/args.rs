@@ -12,7 +12,7 @@ use wellspring_wire::DialectName;
 #[command(name = "wellspring", version, about, after_help = EXAMPLES)]
 pub(crate) struct Cli {
     #[command(flatten)]
-    pub(crate) place: PlaceArgs,
+    pub(crate) setup: SetupArgs,
     /// For `wellspring` without a subcommand, which starts the server.
     #[command(flatten)]
     pub(crate) serve: ServeArgs,
@@ -33,7 +33,7 @@ const EXAMPLES: &str = "Examples:\n  \
 
 /// The configuration and the data directory.
 #[derive(Args, Clone, Debug)]
-pub(crate) struct PlaceArgs {
+pub(crate) struct SetupArgs {
     /// Configuration file [default: `wellspring.toml` in the current directory, or in your
     /// configuration directory].
     #[arg(long, global = true, env = "WELLSPRING_CONFIG", value_name = "FILE")]

@@ -27,7 +27,7 @@ use self::holder::Holder;
 use crate::args::ChannelsCommand;
 use crate::config::channel::{ChannelConfig, ChannelKind};
 use crate::config::settings::StoreKind;
-use crate::place::Place;
+use crate::setup::Setup;
 use crate::{Exit, Usage};
 
 /// Pause before a bot that failed to start is started again.
@@ -131,18 +131,18 @@ impl Channels {
     /// Starts the configured bots, which continue their unfinished work. They receive no events
     /// yet. With a store that several machines share, a bot starts only once no other machine
     /// serves it.
-    pub(crate) async fn start(place: &Place) -> Result<Self> {
+    pub(crate) async fn start(setup: &Setup) -> Result<Self> {
         let mut bots = Vec::new();
-        let store = &place.config.store;
-        for config in place.config.channels.values() {
+        let store = &setup.config.store;
+        for config in setup.config.channels.values() {
             let name = &config.bot.name;
             let connected = connect(config).with_context(|| format!("channel {name}"))?;
             let mut bot: InstanceConfig = config.bot.clone();
             if bot.agent.is_empty() {
-                bot.agent = default_agent(place)?;
+                bot.agent = default_agent(setup)?;
             }
             let holder = (store.kind == StoreKind::Nats)
-                .then(|| Holder::new(place, name, store.lease.unwrap_or(LEASE)));
+                .then(|| Holder::new(setup, name, store.lease.unwrap_or(LEASE)));
             let bot = Bot {
                 config: bot,
                 connected,
@@ -152,17 +152,17 @@ impl Channels {
                 here: Mutex::default(),
             };
             if bot.holder.is_none() {
-                let started = bot.start(&place.runtime).await;
+                let started = bot.start(&setup.runtime).await;
                 started.with_context(|| format!("channel {name}"))?;
             }
             bots.push(Arc::new(bot));
         }
         let watched = bots.clone();
-        place.metrics.also(move || {
+        setup.metrics.also(move || {
             let here: Vec<Instance> = watched.iter().filter_map(|bot| bot.instance()).collect();
             ChannelMetrics::render(here.iter().map(|it| (it.metrics(), it.pending())))
         });
-        let (runtime, stopping) = (place.runtime.clone(), watch::channel(false).0);
+        let (runtime, stopping) = (setup.runtime.clone(), watch::channel(false).0);
         Ok(Self { bots, runtime, tasks: Mutex::default(), stopping })
     }
 
@@ -332,34 +332,34 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// The agent that answers if a bot names none.
-fn default_agent(place: &Place) -> Result<Box<str>> {
-    if let Some(name) = &place.config.default_agent {
+fn default_agent(setup: &Setup) -> Result<Box<str>> {
+    if let Some(name) = &setup.config.default_agent {
         return Ok(name.clone());
     }
-    let agents = place.runtime.agents();
+    let agents = setup.runtime.agents();
     let first = agents.first().map(|agent| agent.name.clone());
     first.context("there is no agent for the channels; configure one in wellspring.toml")
 }
 
 /// Lists bots, and decides who may use them.
-pub(crate) async fn channels(place: &Place, command: ChannelsCommand) -> Result<Exit> {
+pub(crate) async fn channels(setup: &Setup, command: ChannelsCommand) -> Result<Exit> {
     let mut out = std::io::stdout();
     let people = |name: &str| -> Result<People> {
-        let Some(config) = place.config.channels.get(name) else {
-            let known: Vec<_> = place.config.channels.keys().map(|name| &**name).collect();
+        let Some(config) = setup.config.channels.get(name) else {
+            let known: Vec<_> = setup.config.channels.keys().map(|name| &**name).collect();
             let what = format!("there is no channel {name:?}; there are: {}", known.join(", "));
             anyhow::bail!(Usage(what));
         };
         let who = wellspring_engine::Principal::local().in_tenant(&*config.bot.tenant);
-        Ok(People::of(&place.runtime.control(who), name)?)
+        Ok(People::of(&setup.runtime.control(who), name)?)
     };
     match command {
         ChannelsCommand::List => {
-            if place.config.channels.is_empty() {
+            if setup.config.channels.is_empty() {
                 let what = "there are no bots; add one to wellspring.toml: see docs/channels.md";
                 writeln!(std::io::stderr(), "{what}")?;
             }
-            for (name, config) in &place.config.channels {
+            for (name, config) in &setup.config.channels {
                 let network = connect(config)?.as_channel().network();
                 writeln!(out, "{name}\t{network}")?;
                 let people = people(name)?;

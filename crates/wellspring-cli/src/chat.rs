@@ -8,22 +8,22 @@ use wellspring_core::{Content, ThreadId};
 
 use crate::args::ChatArgs;
 use crate::follow::{Followed, answers, follow};
-use crate::lines::Lines;
-use crate::place::Place;
+use crate::output::{View, is_rich, size};
 use crate::run::{HINT, start};
+use crate::setup::Setup;
 use crate::signals::Interrupts;
 use crate::text::{clean_line, width};
-use crate::view::{View, is_rich, size};
+use crate::typed_lines::Lines;
 use crate::{Exit, find};
 
 /// The prompt.
 const PROMPT: &str = "› ";
 
 /// Runs a conversation until the input ends. Each line is a run of the same thread.
-pub(crate) async fn chat(place: &Place, args: ChatArgs) -> Result<Exit> {
-    let agent = place.agent(args.whom.agent.as_deref()).await?;
+pub(crate) async fn chat(setup: &Setup, args: ChatArgs) -> Result<Exit> {
+    let agent = setup.agent(args.whom.agent.as_deref()).await?;
     let thread = match &args.whom.thread {
-        Some(id) => find::thread(&place.control(), id).await?,
+        Some(id) => find::thread(&setup.control(), id).await?,
         None => ThreadId::new(Uuid::now_v7()),
     };
     let person = std::io::stdin().is_terminal();
@@ -54,9 +54,9 @@ pub(crate) async fn chat(place: &Place, args: ChatArgs) -> Result<Exit> {
             let rows = 1 + (width(PROMPT) + width(&line)).saturating_sub(1) / size().0;
             say(&format!("\u{1b}[{rows}A\r\u{1b}[J"))?;
         }
-        let run = start(place, &agent, &args.whom, Some(thread), vec![Content::text(line)]).await?;
+        let run = start(setup, &agent, &args.whom, Some(thread), vec![Content::text(line)]).await?;
         let who = answers(args.answers.yes, args.answers.no);
-        let followed = follow(&place.control(), run, View::answer(HINT), who, &lines).await?;
+        let followed = follow(&setup.control(), run, View::answer(HINT), who, &lines).await?;
         if followed == Followed::Left {
             return Ok(Exit::Cancelled);
         }
@@ -64,7 +64,7 @@ pub(crate) async fn chat(place: &Place, args: ChatArgs) -> Result<Exit> {
     if person {
         say("\n")?;
     }
-    place.settle().await;
+    setup.settle().await;
     Ok(Exit::Completed)
 }
 

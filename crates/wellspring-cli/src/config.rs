@@ -12,14 +12,15 @@
 
 pub(crate) mod agent;
 pub(crate) mod channel;
+pub(crate) mod did_you_mean;
 pub(crate) mod keys;
 mod mcp;
-mod node;
 pub(crate) mod problem;
 pub(crate) mod provider;
 mod section;
 pub(crate) mod settings;
 mod toml;
+mod value;
 mod yaml;
 
 #[cfg(test)]
@@ -35,11 +36,12 @@ use wellspring_server::ServerConfig;
 
 use agent::{AgentConfig, Instructions, Known};
 use channel::ChannelConfig;
-use node::Node;
-use problem::{Problems, did_you_mean};
+use did_you_mean::did_you_mean;
+use problem::Problems;
 use provider::{BUILT_IN, ProviderConfig};
 use section::{Environment, Section, Source, read_file};
 use settings::{StoreConfig, TelemetryConfig};
+use value::Node;
 
 /// The name of the configuration file.
 pub(crate) const FILE: &str = "wellspring.toml";
@@ -284,15 +286,15 @@ impl Config {
 fn demo(section: &Section<'_>) -> DemoConfig {
     let Some(item) = section.get("demo") else { return DemoConfig::Unset };
     match &item.node.value {
-        node::Value::Bool(true) => DemoConfig::On,
-        node::Value::Bool(false) => DemoConfig::Off,
-        node::Value::Text(word) if word == "shell" => DemoConfig::Shell,
-        node::Value::Nothing
-        | node::Value::Integer(_)
-        | node::Value::Float(_)
-        | node::Value::Text(_)
-        | node::Value::List(_)
-        | node::Value::Table(_) => {
+        value::Value::Bool(true) => DemoConfig::On,
+        value::Value::Bool(false) => DemoConfig::Off,
+        value::Value::Text(word) if word == "shell" => DemoConfig::Shell,
+        value::Value::Nothing
+        | value::Value::Integer(_)
+        | value::Value::Float(_)
+        | value::Value::Text(_)
+        | value::Value::List(_)
+        | value::Value::Table(_) => {
             section.wrong(item);
             DemoConfig::Off
         }

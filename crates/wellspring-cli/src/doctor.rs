@@ -12,18 +12,18 @@ use wellspring_models::ListedModel;
 
 use crate::Exit;
 use crate::agents::{Agents, dify_agent, openclaw_agent, told};
-use crate::args::{PlaceArgs, ServeArgs};
+use crate::args::{ServeArgs, SetupArgs};
 use crate::config::agent::{AgentConfig, BrainConfig};
-use crate::config::problem::nearest;
+use crate::config::did_you_mean::nearest;
 use crate::config::provider::{KeySource, ModelRef, ProviderConfig, ProviderKind};
 use crate::config::settings::{StoreKind, TelemetryConfig};
 use crate::config::{Config, DemoConfig};
 use crate::models::{Listed, is_a_guess, list};
-use crate::place::Missing;
-use crate::place::backend::{self, Backend};
+use crate::output::{Ink, is_rich, print_lines};
 use crate::provider::Client;
+use crate::setup::Missing;
+use crate::setup::open_store::{self, Backend};
 use crate::text::{Line, Style, clean_line, span};
-use crate::view::{Ink, is_rich, print_lines};
 
 /// The result of one check.
 struct Check {
@@ -78,7 +78,7 @@ fn check(
 }
 
 /// Runs all checks. Exits with 1 if one fails.
-pub(crate) async fn doctor(args: &PlaceArgs, json: bool) -> Result<Exit> {
+pub(crate) async fn doctor(args: &SetupArgs, json: bool) -> Result<Exit> {
     let mut checks = Vec::new();
     match Config::load(args.config.as_deref()) {
         Err(problems) => {
@@ -139,8 +139,8 @@ fn print(checks: &[Check]) -> Result<()> {
     )?)
 }
 
-async fn store(args: &PlaceArgs, config: &Config) -> Check {
-    let kind = backend::kind(args, &config.store);
+async fn store(args: &SetupArgs, config: &Config) -> Check {
+    let kind = open_store::kind(args, &config.store);
     let (what, remedy) = match kind {
         StoreKind::Sqlite | StoreKind::Memory => {
             ("data directory", "choose another with --data-dir or `directory` in [store]")
@@ -148,7 +148,7 @@ async fn store(args: &PlaceArgs, config: &Config) -> Check {
         StoreKind::Nats => ("NATS", "check [store] and [store.nats], and what docs/nats.md says"),
     };
     let Backend { store, shown, .. } =
-        match backend::open(kind, args, &config.store, Missing::Make).await {
+        match open_store::open(kind, args, &config.store, Missing::Make).await {
             Ok(opened) => match opened {
                 Some(backend) => backend,
                 None => return check(State::Bad, what, "there is no store", remedy),

@@ -15,11 +15,11 @@ use wellspring_core::{
 };
 use wellspring_engine::{Control, ControlError};
 
-use crate::lines::Lines;
+use crate::output::View;
 use crate::prompt::{Pressed, Prompt};
 use crate::signals::Interrupts;
 use crate::text::clean_line;
-use crate::view::View;
+use crate::typed_lines::Lines;
 
 /// Interval of repaints: smooth to the eye, and cheap.
 const PICTURE: Duration = Duration::from_millis(40);

@@ -18,23 +18,23 @@ mod find;
 mod follow;
 mod init;
 mod launch;
-mod lines;
 mod mcp;
 mod models;
+mod output;
 mod paint;
-mod place;
 mod prompt;
 mod provider;
 mod run;
 mod runs;
 mod screen;
 mod serve;
+mod setup;
 mod signals;
 mod store;
 mod telemetry;
 mod text;
 mod tools;
-mod view;
+mod typed_lines;
 
 use std::io::{self, Write as _};
 use std::process::ExitCode;
@@ -46,7 +46,7 @@ use clap::{CommandFactory as _, Parser as _};
 use crate::telemetry::{LogUnlessAsked, Telemetry};
 use args::{Cli, Command, ServeArgs};
 use config::Config;
-use place::{Missing, Place};
+use setup::{Missing, Setup};
 
 /// How long tasks may take to end after the command: enough to kill their child processes.
 const SHUTDOWN: Duration = Duration::from_millis(500);
@@ -120,7 +120,7 @@ fn telemetry(cli: &Cli) -> Result<Telemetry> {
                 | Command::Runs(_)
         )
     );
-    let config = if runs_agents { Config::load(cli.place.config.as_deref()).ok() } else { None };
+    let config = if runs_agents { Config::load(cli.setup.config.as_deref()).ok() } else { None };
     let unless_asked = match cli.command {
         None | Some(Command::Serve(_)) => LogUnlessAsked::Requests,
         Some(_) => LogUnlessAsked::Nothing,
@@ -135,7 +135,7 @@ async fn command(cli: Cli) -> Result<Exit> {
             "--listen, --host, --cors and --drain are for `wellspring` alone and for `serve`";
         anyhow::bail!(Usage(what.into()));
     }
-    let open = || Place::open(&cli.place, Missing::Make);
+    let open = || Setup::open(&cli.setup, Missing::Make);
     match cli.command {
         Some(Command::Completions { shell }) => {
             let mut script = Vec::new();
@@ -151,8 +151,8 @@ async fn command(cli: Cli) -> Result<Exit> {
         Some(Command::Run(args)) => run::run(&open().await?, args).await,
         Some(Command::Chat(args)) => chat::chat(&open().await?, args).await,
         Some(Command::Runs(args)) => {
-            let place = Place::open(&cli.place, Missing::AsEmpty).await?;
-            runs::runs(&place.in_tenant(args.tenant), args.command).await
+            let setup = Setup::open(&cli.setup, Missing::AsEmpty).await?;
+            runs::runs(&setup.in_tenant(args.tenant), args.command).await
         }
         Some(Command::Acp(args)) => acp::acp(&open().await?, &args).await,
         Some(Command::Serve(args)) => serve::serve(&open().await?, alone.and(args)).await,
@@ -160,13 +160,13 @@ async fn command(cli: Cli) -> Result<Exit> {
         Some(Command::Approvals(command)) => serve::approvals(&open().await?, command).await,
         Some(Command::Channels(command)) => channels::channels(&open().await?, command).await,
         Some(Command::Backup { file }) => {
-            store::backup(&Place::open(&cli.place, Missing::Refuse).await?, file).await
+            store::backup(&Setup::open(&cli.setup, Missing::Refuse).await?, file).await
         }
-        Some(Command::StoreUpkeep(command)) => store::store(&cli.place, command).await,
+        Some(Command::StoreUpkeep(command)) => store::store(&cli.setup, command).await,
         Some(Command::Init(args)) => init::init(&args),
-        Some(Command::Doctor { json }) => doctor::doctor(&cli.place, json).await,
+        Some(Command::Doctor { json }) => doctor::doctor(&cli.setup, json).await,
         Some(Command::Models { provider, json }) => {
-            models::models(&cli.place, provider.as_deref(), json).await
+            models::models(&cli.setup, provider.as_deref(), json).await
         }
         None => serve::serve(&open().await?, alone).await,
     }

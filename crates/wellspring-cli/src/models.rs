@@ -10,9 +10,9 @@ use wellspring_core::FailureKind;
 use wellspring_models::{ListedModel, SetupError};
 
 use crate::agents::told;
-use crate::args::PlaceArgs;
+use crate::args::SetupArgs;
 use crate::config::Config;
-use crate::config::problem::nearest;
+use crate::config::did_you_mean::nearest;
 use crate::config::provider::ProviderConfig;
 use crate::provider::Client;
 use crate::text::clean_line;
@@ -30,7 +30,7 @@ pub(crate) enum Listed {
 }
 
 /// Lists the models of every provider that is set up, or of one.
-pub(crate) async fn models(args: &PlaceArgs, only: Option<&str>, json: bool) -> Result<Exit> {
+pub(crate) async fn models(args: &SetupArgs, only: Option<&str>, json: bool) -> Result<Exit> {
     let config = Config::load(args.config.as_deref())?;
     if let Some(name) = only
         && !config.providers.contains_key(name)

@@ -9,9 +9,9 @@ use wellspring_engine::{StartError, StartRun, WorkerResult};
 
 use crate::args::{AnswerArgs, OutputArgs, RunArgs, WhomArgs};
 use crate::follow::{Followed, answers, follow};
-use crate::lines::Lines;
-use crate::place::Place;
-use crate::view::View;
+use crate::output::View;
+use crate::setup::Setup;
+use crate::typed_lines::Lines;
 use crate::{Exit, Usage, find};
 
 /// The hint that is shown while a run is active.
@@ -21,15 +21,15 @@ pub(crate) const HINT: &str = "Ctrl-C stops";
 const STDIN_BYTES_MAX: u64 = 4 * 1024 * 1024;
 
 /// Asks an agent something.
-pub(crate) async fn run(place: &Place, args: RunArgs) -> Result<Exit> {
+pub(crate) async fn run(setup: &Setup, args: RunArgs) -> Result<Exit> {
     let input = tokio::task::spawn_blocking(|| input(args.input)).await??;
-    let agent = place.agent(args.whom.agent.as_deref()).await?;
+    let agent = setup.agent(args.whom.agent.as_deref()).await?;
     let thread = match &args.whom.thread {
-        Some(id) => Some(find::thread(&place.control(), id).await?),
+        Some(id) => Some(find::thread(&setup.control(), id).await?),
         None => None,
     };
-    let run = start(place, &agent, &args.whom, thread, input).await?;
-    present(place, run, &args.output, args.answers).await
+    let run = start(setup, &agent, &args.whom, thread, input).await?;
+    present(setup, run, &args.output, args.answers).await
 }
 
 /// The question from the command line, and what is piped into the command. Piped text alone is
@@ -70,7 +70,7 @@ fn piped() -> Result<String> {
 
 /// Starts a run of a registered agent.
 pub(crate) async fn start(
-    place: &Place,
+    setup: &Setup,
     agent: &str,
     whom: &WhomArgs,
     thread: Option<ThreadId>,
@@ -83,7 +83,7 @@ pub(crate) async fn start(
         ..RunRequest::default()
     };
     let start = StartRun { thread, ..StartRun::new(agent, request) };
-    match place.control().start(start).await {
+    match setup.control().start(start).await {
         Ok(started) => Ok(started.run),
         Err(error @ (StartError::UnknownAgent { .. } | StartError::ModelNotAllowed { .. })) => {
             bail!(Usage(error.to_string()))
@@ -98,7 +98,7 @@ pub(crate) async fn start(
 
 /// Follows a run and shows it in the requested form.
 pub(crate) async fn present(
-    place: &Place,
+    setup: &Setup,
     run: RunId,
     output: &OutputArgs,
     answer_args: AnswerArgs,
@@ -109,13 +109,13 @@ pub(crate) async fn present(
         (None, false) => View::answer(HINT),
     };
     let answers = answers(answer_args.yes, answer_args.no);
-    let followed = follow(&place.control(), run, view, answers, &Lines::default()).await?;
+    let followed = follow(&setup.control(), run, view, answers, &Lines::default()).await?;
     if let Followed::Over(_) = followed {
         if output.json {
-            let transcript = place.control().transcript(run).await?;
+            let transcript = setup.control().transcript(run).await?;
             writeln!(std::io::stdout(), "{}", result(run, &transcript))?;
         }
-        place.settle().await;
+        setup.settle().await;
     }
     Ok(match followed {
         Followed::Over(Outcome::Completed { .. }) => Exit::Completed,

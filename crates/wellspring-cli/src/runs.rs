@@ -14,13 +14,13 @@ use wellspring_log::{RunFilter, RunInfo, RunState};
 
 use crate::args::{Runs, Speed, StateArg};
 use crate::follow::{Answers, Followed, follow};
-use crate::lines::Lines;
-use crate::place::{Place, Standing};
+use crate::output::{Ink, View, is_rich, print_lines, print_screen, size};
 use crate::run::present;
 use crate::screen::{Screen, Shows, ago, short_id};
+use crate::setup::{Setup, Standing};
 use crate::signals::Interrupts;
 use crate::text::{Line, Style, clean_line, span};
-use crate::view::{Ink, View, is_rich, print_lines, print_screen, size};
+use crate::typed_lines::Lines;
 use crate::{Exit, Usage, find};
 
 /// Maximum pause between two records of a replay, so that a run that waited overnight is replayed
@@ -31,8 +31,8 @@ const REPLAY_GAP_MAX: Duration = Duration::from_secs(3);
 const CANCEL_WAIT: Duration = Duration::from_secs(15);
 
 /// One of the `runs` commands.
-pub(crate) async fn runs(place: &Place, command: Runs) -> Result<Exit> {
-    let control = &place.control();
+pub(crate) async fn runs(setup: &Setup, command: Runs) -> Result<Exit> {
+    let control = &setup.control();
     match command {
         Runs::List { state, agent, thread, limit, json } => {
             let thread = match thread {
@@ -41,17 +41,17 @@ pub(crate) async fn runs(place: &Place, command: Runs) -> Result<Exit> {
             };
             let agent = agent.map(Into::into);
             let filter = RunFilter { agent, thread, ..RunFilter::default() };
-            list(place, filter, state, limit, json).await
+            list(setup, filter, state, limit, json).await
         }
         Runs::Show { id, follow: false, json } => {
             let info = find::run(control, &id).await?;
             if json {
                 let transcript = control.transcript(info.run).await?;
-                let standing = place.standing(&info).word();
+                let standing = setup.standing(&info).word();
                 let shown = json!({"run": info, "standing": standing, "transcript": transcript});
                 writeln!(std::io::stdout(), "{shown:#}")?;
             } else {
-                show(place, &info).await?;
+                show(setup, &info).await?;
             }
             Ok(Exit::Completed)
         }
@@ -70,10 +70,10 @@ pub(crate) async fn runs(place: &Place, command: Runs) -> Result<Exit> {
                 Some(dialect) => View::events(dialect),
                 None => View::screen("a replay"),
             };
-            replay(place, info.run, view, speed).await
+            replay(setup, info.run, view, speed).await
         }
         Runs::Cancel { id, why } => {
-            cancel(place, &find::run(control, &id).await?, why.as_deref()).await
+            cancel(setup, &find::run(control, &id).await?, why.as_deref()).await
         }
         Runs::Export { id, format } => {
             let info = find::run(control, &id).await?;
@@ -82,7 +82,7 @@ pub(crate) async fn runs(place: &Place, command: Runs) -> Result<Exit> {
         }
         Runs::Resume { id, output, answers } => {
             let info = find::run(control, &id).await?;
-            match place.standing(&info) {
+            match setup.standing(&info) {
                 Standing::Over(_) => bail!(Usage(format!(
                     "run {} has already finished; see it with `wellspring runs show {0}`",
                     short_id(info.run.uuid())
@@ -93,8 +93,8 @@ pub(crate) async fn runs(place: &Place, command: Runs) -> Result<Exit> {
                     short_id(info.run.uuid())
                 ),
                 Standing::Interrupted => {
-                    place.agent(Some(&info.agent)).await?;
-                    if !place.runtime.resume(info.run).await {
+                    setup.agent(Some(&info.agent)).await?;
+                    if !setup.runtime.resume(info.run).await {
                         bail!(
                             "run {0} was taken over by another process; follow it with `wellspring \
                              runs show --follow {0}`",
@@ -105,16 +105,16 @@ pub(crate) async fn runs(place: &Place, command: Runs) -> Result<Exit> {
                 // The run continues with its answer. Until then it needs no owner, unless its
                 // deadline passes.
                 Standing::Waiting => {
-                    place.agent(Some(&info.agent)).await?;
+                    setup.agent(Some(&info.agent)).await?;
                     let outline = control.transcript(info.run).await?.outline;
-                    let now = place.now();
+                    let now = setup.now();
                     let mut open = outline.questions.values();
                     if open.any(|question| question.expires_at.is_some_and(|at| at <= now)) {
-                        place.runtime.resume(info.run).await;
+                        setup.runtime.resume(info.run).await;
                     }
                 }
             }
-            present(place, info.run, &output, answers).await
+            present(setup, info.run, &output, answers).await
         }
         Runs::Delete { id } => {
             let info = find::run(control, &id).await?;
@@ -132,7 +132,7 @@ pub(crate) async fn runs(place: &Place, command: Runs) -> Result<Exit> {
 }
 
 async fn list(
-    place: &Place,
+    setup: &Setup,
     mut filter: RunFilter,
     state: Option<StateArg>,
     limit: usize,
@@ -148,14 +148,14 @@ async fn list(
     };
     let mut found: Vec<(RunInfo, Standing)> = Vec::new();
     'pages: loop {
-        let page = place.control().list(filter.clone()).await?;
+        let page = setup.control().list(filter.clone()).await?;
         let Some(last) = page.last() else { break };
         filter.after_run = Some(last.run);
         for info in page {
             if found.len() == limit {
                 break 'pages;
             }
-            let standing = place.standing(&info);
+            let standing = setup.standing(&info);
             let fits = match state {
                 Some(StateArg::Running) => standing == Standing::Running,
                 Some(StateArg::Interrupted) => standing == Standing::Interrupted,
@@ -175,7 +175,7 @@ async fn list(
         return Ok(Exit::Completed);
     }
     let mut lines: Vec<Line> =
-        found.iter().map(|(info, standing)| row(info, *standing, place.now())).collect();
+        found.iter().map(|(info, standing)| row(info, *standing, setup.now())).collect();
     if lines.is_empty() {
         lines.push(Line::of([span("no runs; start one with `wellspring run \"…\"`", Style::DIM)]));
     }
@@ -222,13 +222,13 @@ fn row(info: &RunInfo, standing: Standing, now: Millis) -> Line {
     ])
 }
 
-async fn show(place: &Place, info: &RunInfo) -> Result<()> {
-    let records = committed(place, info).await?;
+async fn show(setup: &Setup, info: &RunInfo) -> Result<()> {
+    let records = committed(setup, info).await?;
     let screen =
         if is_rich() { Screen::new("as it stands") } else { Screen::plain(Shows::Everything) };
-    print_screen(screen, &records, place.now())?;
+    print_screen(screen, &records, setup.now())?;
     let id = short_id(info.run.uuid());
-    let advice = match place.standing(info) {
+    let advice = match setup.standing(info) {
         Standing::Running => {
             format!("still running; follow it with `wellspring runs show --follow {id}`")
         }
@@ -245,10 +245,10 @@ async fn show(place: &Place, info: &RunInfo) -> Result<()> {
 }
 
 /// All committed records.
-pub(crate) async fn committed(place: &Place, info: &RunInfo) -> Result<Vec<Record>> {
-    let head = place.control().transcript(info.run).await?.outline.head;
+pub(crate) async fn committed(setup: &Setup, info: &RunInfo) -> Result<Vec<Record>> {
+    let head = setup.control().transcript(info.run).await?.outline.head;
     let mut records = Vec::new();
-    let mut cursor = place.control().attach(info.run, Seq(0)).await?;
+    let mut cursor = setup.control().attach(info.run, Seq(0)).await?;
     while records.len() < usize::try_from(head.0)? {
         let Some(frames) = cursor.next().await? else { break };
         records.extend(frames.iter().flat_map(|frame| frame.records().iter().cloned()));
@@ -265,10 +265,10 @@ fn pause(speed: Speed, before: Option<Millis>, at: Millis) -> Duration {
     }
 }
 
-async fn replay(place: &Place, run: RunId, mut view: View, speed: Speed) -> Result<Exit> {
+async fn replay(setup: &Setup, run: RunId, mut view: View, speed: Speed) -> Result<Exit> {
     let mut interrupts = Interrupts::new()?;
     let played = async {
-        let cursor = place.control().attach(run, Seq(0)).await?;
+        let cursor = setup.control().attach(run, Seq(0)).await?;
         let mut records = std::pin::pin!(cursor.into_records());
         let mut before: Option<Millis> = None;
         while let Some(record) = records.try_next().await? {
@@ -294,21 +294,21 @@ async fn replay(place: &Place, run: RunId, mut view: View, speed: Speed) -> Resu
     Ok(exit)
 }
 
-async fn cancel(place: &Place, info: &RunInfo, why: Option<&str>) -> Result<Exit> {
+async fn cancel(setup: &Setup, info: &RunInfo, why: Option<&str>) -> Result<Exit> {
     let id = short_id(info.run.uuid());
-    match place.control().cancel(info.run, CancelWhen::Now, why).await {
+    match setup.control().cancel(info.run, CancelWhen::Now, why).await {
         Ok(_) => {}
         Err(ControlError::Finished(_)) => {
             writeln!(
                 std::io::stdout(),
                 "run {id} has already finished: {}",
-                place.standing(info).word()
+                setup.standing(info).word()
             )?;
             return Ok(Exit::Completed);
         }
         Err(error) => return Err(error.into()),
     }
-    let Ok(ended) = tokio::time::timeout(CANCEL_WAIT, place.control().wait(info.run)).await else {
+    let Ok(ended) = tokio::time::timeout(CANCEL_WAIT, setup.control().wait(info.run)).await else {
         bail!(
             "run {id} was cancelled but has not stopped after {} s; follow it with \
              `wellspring runs show --follow {id}`",

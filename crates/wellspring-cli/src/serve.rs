@@ -9,7 +9,7 @@ use wellspring_server::{ServeError, Server, ServerConfig, Tokens};
 
 use crate::args::{ApprovalsCommand, ServeArgs, TokenCommand};
 use crate::channels::Channels;
-use crate::place::Place;
+use crate::setup::Setup;
 use crate::signals::Interrupts;
 use crate::{Exit, Usage};
 
@@ -17,14 +17,14 @@ use crate::{Exit, Usage};
 const LISTEN_VARIABLE: &str = "WELLSPRING_LISTEN";
 
 /// Serves until the first signal, then drains; a second signal stops it immediately.
-pub(crate) async fn serve(place: &Place, args: ServeArgs) -> Result<Exit> {
+pub(crate) async fn serve(setup: &Setup, args: ServeArgs) -> Result<Exit> {
     let mut interrupts = Interrupts::new()?;
-    let config = settings(&place.config.server, args)?;
-    place.agents(&config).await?;
-    let channels = Channels::start(place).await?;
-    let server = Server::builder(place.runtime.clone())
+    let config = settings(&setup.config.server, args)?;
+    setup.agents(&config).await?;
+    let channels = Channels::start(setup).await?;
+    let server = Server::builder(setup.runtime.clone())
         .config(config)
-        .metrics(place.metrics.clone())
+        .metrics(setup.metrics.clone())
         .routes(channels.routes())
         .start()
         .await
@@ -32,7 +32,7 @@ pub(crate) async fn serve(place: &Place, args: ServeArgs) -> Result<Exit> {
     channels.receive();
     let mut out = std::io::stdout();
     writeln!(out, "Wellspring is at http://{}", server.address())?;
-    let agents: Vec<_> = place.runtime.agents().iter().map(|agent| agent.name.clone()).collect();
+    let agents: Vec<_> = setup.runtime.agents().iter().map(|agent| agent.name.clone()).collect();
     writeln!(out, "agents: {}", agents.join(", "))?;
     for (name, says) in channels.summary() {
         writeln!(out, "channel {name}: {says}")?;
@@ -95,8 +95,8 @@ fn taken(error: ServeError) -> anyhow::Error {
 }
 
 /// Makes, lists and revokes tokens.
-pub(crate) async fn token(place: &Place, command: TokenCommand) -> Result<Exit> {
-    let tokens = Tokens::new(place.log().store().clone());
+pub(crate) async fn token(setup: &Setup, command: TokenCommand) -> Result<Exit> {
+    let tokens = Tokens::new(setup.log().store().clone());
     let mut out = std::io::stdout();
     match command {
         TokenCommand::Create { name, tenant, scopes } => {
@@ -120,9 +120,9 @@ pub(crate) async fn token(place: &Place, command: TokenCommand) -> Result<Exit> 
 }
 
 /// Lists and revokes standing approvals.
-pub(crate) async fn approvals(place: &Place, command: ApprovalsCommand) -> Result<Exit> {
+pub(crate) async fn approvals(setup: &Setup, command: ApprovalsCommand) -> Result<Exit> {
     let mut out = std::io::stdout();
-    let of = |tenant: String| place.runtime.control(Principal::local().in_tenant(tenant));
+    let of = |tenant: String| setup.runtime.control(Principal::local().in_tenant(tenant));
     match command {
         ApprovalsCommand::List { tenant } => {
             for approval in of(tenant).approvals().await? {

@@ -8,38 +8,38 @@ use serde_json::json;
 use wellspring_core::RunId;
 use wellspring_log::{Finding, LEASE, Migrated};
 
-use crate::args::{MigrateTo, PlaceArgs, StoreCommand};
+use crate::args::{MigrateTo, SetupArgs, StoreCommand};
 use crate::config::settings::StoreKind;
-use crate::place::backend;
-use crate::place::{Missing, Place};
+use crate::setup::open_store;
+use crate::setup::{Missing, Setup};
 use crate::{Exit, Usage};
 
-pub(crate) async fn store(args: &PlaceArgs, command: StoreCommand) -> Result<Exit> {
-    let place = Place::open(args, Missing::Refuse).await?;
+pub(crate) async fn store(args: &SetupArgs, command: StoreCommand) -> Result<Exit> {
+    let setup = Setup::open(args, Missing::Refuse).await?;
     match command {
-        StoreCommand::Check { json } => check(&place, json).await,
-        StoreCommand::Migrate { to, json } => migrate(args, &place, to, json).await,
-        StoreCommand::Delete { run } => delete(&place, RunId::new(run)).await,
+        StoreCommand::Check { json } => check(&setup, json).await,
+        StoreCommand::Migrate { to, json } => migrate(args, &setup, to, json).await,
+        StoreCommand::Delete { run } => delete(&setup, RunId::new(run)).await,
     }
 }
 
 /// Copies everything to a store of another kind.
-async fn migrate(args: &PlaceArgs, place: &Place, to: MigrateTo, as_json: bool) -> Result<Exit> {
-    let config = &place.config.store;
+async fn migrate(args: &SetupArgs, setup: &Setup, to: MigrateTo, as_json: bool) -> Result<Exit> {
+    let config = &setup.config.store;
     let kind = match to {
         MigrateTo::Sqlite => StoreKind::Sqlite,
         MigrateTo::Nats => StoreKind::Nats,
     };
-    let from = backend::kind(args, config);
+    let from = open_store::kind(args, config);
     if from == kind {
         let what = "the runs are in a store of this kind already; --to names another one";
         anyhow::bail!(Usage(what.into()));
     }
-    let target = backend::open(kind, args, config, Missing::Make).await?;
+    let target = open_store::open(kind, args, config, Missing::Make).await?;
     let target = target.context("there is no store to copy to")?;
     // A node that owns runs writes a heartbeat three times per lease.
     let beats = config.lease.unwrap_or(LEASE) / 2;
-    let copied = wellspring_log::migrate(&**place.log().store(), &*target.store, beats).await?;
+    let copied = wellspring_log::migrate(&**setup.log().store(), &*target.store, beats).await?;
     let shown = target.shown;
     let Migrated { runs, records, commands, names, threads, documents, audit, sum } = copied;
     let mut out = std::io::stdout().lock();
@@ -64,8 +64,8 @@ async fn migrate(args: &PlaceArgs, place: &Place, to: MigrateTo, as_json: bool) 
 }
 
 /// Reports all damage. Exits with 1 if there is any.
-async fn check(place: &Place, as_json: bool) -> Result<Exit> {
-    let found = place.log().store().check().await?;
+async fn check(setup: &Setup, as_json: bool) -> Result<Exit> {
+    let found = setup.log().store().check().await?;
     let mut out = std::io::stdout().lock();
     if as_json {
         let damage = found.iter().map(
@@ -84,8 +84,8 @@ async fn check(place: &Place, as_json: bool) -> Result<Exit> {
 }
 
 /// Deletes a run of any tenant, even if no part of it can be read.
-async fn delete(place: &Place, run: RunId) -> Result<Exit> {
-    if place.log().store().delete(run).await? {
+async fn delete(setup: &Setup, run: RunId) -> Result<Exit> {
+    if setup.log().store().delete(run).await? {
         return Ok(Exit::Completed);
     }
     anyhow::bail!(Usage(format!(
@@ -94,7 +94,7 @@ async fn delete(place: &Place, run: RunId) -> Result<Exit> {
 }
 
 /// Copies all runs to a new file.
-pub(crate) async fn backup(place: &Place, file: PathBuf) -> Result<Exit> {
+pub(crate) async fn backup(setup: &Setup, file: PathBuf) -> Result<Exit> {
     if file.exists() {
         anyhow::bail!(Usage(format!(
             "{} exists already, and a backup overwrites nothing; name another file, or remove \
@@ -102,7 +102,7 @@ pub(crate) async fn backup(place: &Place, file: PathBuf) -> Result<Exit> {
             file.display()
         )));
     }
-    let store = place.log().store();
+    let store = setup.log().store();
     store.backup(file.clone()).await.with_context(|| {
         format!("failed to write {}; check that its directory exists and has room", file.display())
     })?;

@@ -26,11 +26,11 @@ use tracing_subscriber::{EnvFilter, Layer as _};
 use wellspring_engine::telemetry::{CONTENT, SPANS};
 
 use self::json::JsonLines;
-use self::lines::Lines;
+use self::stderr::Lines;
 use crate::config::settings::TelemetryConfig;
 
 mod json;
-mod lines;
+mod stderr;
 
 /// The variable with the log filter for standard error, such as `info` or `wellspring::access=info`.
 const LOG_VARIABLE: &str = "WELLSPRING_LOG";

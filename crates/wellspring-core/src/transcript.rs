@@ -15,8 +15,8 @@ use crate::event::{
 };
 use crate::id::{AgentNo, InboxNo, Millis, PartId, QuestionId};
 use crate::message::{CallResult, Message, MessagePart, WirePartId};
+use crate::nullable::present;
 use crate::outline::Outline;
-use crate::present::present;
 use crate::request::Amendment;
 
 /// What a part's text takes at first. Deltas are a few bytes each: growing from nothing would

@@ -4,6 +4,7 @@
 //! starts, one that resumes after a pause and one that was adopted after a crash run the same code.
 
 mod attempt;
+mod repetition;
 mod retry;
 
 use std::sync::Arc;
@@ -11,19 +12,19 @@ use std::sync::Arc;
 use tokio::time::Instant;
 use tracing::Span;
 use wellspring_core::{
-    AgentNo, Answer, Budget, Command, Content, Event, FailureKind, Item, Message, Millis, Model,
-    Outcome, PartKind, QuestionId, RETURN_RESULT, Stop, ToolCall, ToolOutcome, ToolSpec,
-    Transcript, TurnItem,
+    AgentNo, Answer, Command, Content, Event, FailureKind, Item, Message, Millis, Model, Outcome,
+    PartKind, QuestionId, RETURN_RESULT, Stop, ToolCall, ToolOutcome, ToolSpec, Transcript,
+    TurnItem,
 };
 use wellspring_log::NewCommand;
 
+use self::repetition::repetition;
 pub(crate) use self::retry::failed;
 
 use crate::agent::{AgentDef, Backend};
-use crate::calls::Running;
+use crate::calls::execute::Running;
 use crate::calls::typed_result::ResultTool;
 use crate::control::key::Key;
-use crate::limits::REPETITIONS_MAX;
 use crate::run::Run;
 use crate::run::activity::Busy;
 use crate::telemetry;
@@ -171,12 +172,11 @@ impl AgentWork {
         Next::End(Outcome::Completed { stop })
     }
 
-    /// The outcome if a limit ends the run between two turns.
+    /// The outcome if a cancellation or a limit ends the run between two turns.
     fn edge(&self) -> Option<Outcome> {
         if let Some(outcome) = self.run.cancelled_at_edge() {
             return Some(outcome);
         }
-        let limits = &self.def.limits;
         self.run.folded(|transcript| {
             let at = transcript.outline.agents.get(&self.agent)?;
             // The root agent's limits apply to the whole run, a sub-agent's to itself.
@@ -185,29 +185,9 @@ impl AgentWork {
             } else {
                 (&transcript.agents.get(&self.agent)?.usage, self.began.elapsed())
             };
-            let spent = |budget| Some(Outcome::Completed { stop: Stop::Budget(budget) });
-            if at.turn >= limits.turns && !at.in_turn {
-                Some(Outcome::Completed { stop: Stop::TurnLimit })
-            } else if limits.tokens.is_some_and(|max| usage.input + usage.output >= max) {
-                spent(Budget::Tokens)
-            } else if limits.cost.is_some_and(|max| {
-                usage.cost.as_ref().is_some_and(|cost| cost.amount >= max)
-            }) {
-                spent(Budget::Cost)
-            } else if limits.time.is_some_and(|max| worked >= max) {
-                spent(Budget::Time)
-            } else if repeats_itself(transcript, self.agent) {
-                Some(Outcome::Failed {
-                    kind: FailureKind::Repetition,
-                    message: format!(
-                        "the agent made the same calls with the same results {REPETITIONS_MAX} times in a row"
-                    )
-                    .into(),
-                    retryable: false,
-                })
-            } else {
-                None
-            }
+            let stop = self.def.limits.reached(at, usage, worked);
+            let over = stop.map(|stop| Outcome::Completed { stop });
+            over.or_else(|| repetition(transcript, self.agent))
         })
     }
 
@@ -351,19 +331,4 @@ fn failed_results(transcript: &Transcript) -> u32 {
         },
     );
     u32::try_from(failed.count()).unwrap_or(u32::MAX)
-}
-
-/// Whether the agent's last turns all made the same calls and got the same results.
-fn repeats_itself(transcript: &Transcript, agent: AgentNo) -> bool {
-    let mut said = turns(transcript, agent).map(|turn| {
-        calls(transcript, turn)
-            .map(|(call, part)| {
-                let result = part.call.as_ref().and_then(|call| call.finished.as_ref());
-                (&call.name, &part.text, result.map(|(_, result)| &result.output))
-            })
-            .collect::<Vec<_>>()
-    });
-    let Some(last) = said.next().filter(|calls| !calls.is_empty()) else { return false };
-    let same = said.take(REPETITIONS_MAX - 1).filter(|earlier| *earlier == last).count();
-    same == REPETITIONS_MAX - 1
 }

@@ -14,10 +14,10 @@ use wellspring_core::{
 use wellspring_log::InboxEntry;
 
 use crate::calls::answers::{self, may_answer};
-use crate::calls::approvals::StandingApproval;
+use crate::calls::arguments::parse_arguments;
+use crate::calls::standing_approvals::StandingApproval;
 use crate::run::Run;
 use crate::runtime::close::finished;
-use crate::turn::parse_arguments;
 
 /// Effects of inbox entries that the waiting code has not received yet.
 #[derive(Debug, Default)]

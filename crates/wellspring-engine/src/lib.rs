@@ -19,25 +19,25 @@
 mod agent;
 mod agent_loop;
 mod calls;
+mod context;
 mod control;
 mod hooks;
-mod host;
 mod inbox;
 mod limits;
 mod principal;
 mod remote;
 mod run;
 mod runtime;
+mod runtime_ui;
 pub mod schema;
 pub mod telemetry;
 pub mod tools;
 mod turn;
-mod ui;
 
 pub use agent::{AdaptAgent, AgentDef, Backend, Editors, QueueRule, WhenBusy};
-pub use calls::approvals::StandingApproval;
 pub use calls::policy::{Policy, Rule, RuleError};
 pub use calls::queue::{QueuedToolCall, ToolOrder, ToolQueue};
+pub use calls::standing_approvals::StandingApproval;
 pub use control::{
     AdmissionLimits, AgentRef, ClientId, Control, ControlError, Documents, FEEDBACK_BYTES_MAX,
     Feedback, InThread, RecentRuns, RequestKey, SURFACE_DOCUMENTS_MAX, StartError, StartKey,
@@ -51,5 +51,5 @@ pub use limits::{
 };
 pub use principal::{DEFAULT_TENANT, LOCAL, Permission, Permissions, Principal, UnknownPermission};
 pub use runtime::Runtime;
+pub use runtime_ui::{RuntimeUi, WorkerResult, show};
 pub use turn::{Turn, TurnCall, TurnConfig, TurnEvent, TurnRun, TurnState};
-pub use ui::{RuntimeUi, WorkerResult, show};

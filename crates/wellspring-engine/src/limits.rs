@@ -1,8 +1,9 @@
-//! Every limit of a run, by name.
+//! Every limit of a run, by name, and whether an agent has reached one.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use wellspring_core::{AgentOutline, Budget, Stop, Usage};
 
 /// Turns of a run by default. Reaching the limit ends the run with
 /// [`Stop::TurnLimit`](wellspring_core::Stop::TurnLimit).
@@ -78,6 +79,29 @@ impl Default for Limits {
             attempts: ATTEMPTS_DEFAULT,
             retries: RETRIES_DEFAULT,
             repairs: REPAIRS_DEFAULT,
+        }
+    }
+}
+
+impl Limits {
+    /// Why an agent may not begin another turn, if it has reached a limit.
+    pub(crate) fn reached(
+        &self,
+        agent: &AgentOutline,
+        usage: &Usage,
+        worked: Duration,
+    ) -> Option<Stop> {
+        let cost = usage.cost.as_ref().map(|cost| cost.amount);
+        if agent.turn >= self.turns && !agent.in_turn {
+            Some(Stop::TurnLimit)
+        } else if self.tokens.is_some_and(|max| usage.input + usage.output >= max) {
+            Some(Stop::Budget(Budget::Tokens))
+        } else if self.cost.is_some_and(|max| cost.is_some_and(|cost| cost >= max)) {
+            Some(Stop::Budget(Budget::Cost))
+        } else if self.time.is_some_and(|max| worked >= max) {
+            Some(Stop::Budget(Budget::Time))
+        } else {
+            None
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Remote agents: they run their own loop, and their events are placed in our log.
 
-pub(crate) mod place;
+pub(crate) mod numbering;
 pub(crate) mod tools;
 
 use std::sync::Arc;
@@ -14,8 +14,8 @@ use wellspring_core::{
 
 use crate::agent_loop::{AgentWork, failed};
 use crate::calls::typed_result::ResultTool;
-use crate::host::RunHost;
-use crate::remote::place::{Placed, Placing};
+use crate::context::RunHost;
+use crate::remote::numbering::{Placed, Placing};
 use crate::remote::tools::{RemoteToolCalls, remote_tools};
 use crate::run::activity::Busy;
 use crate::runtime::close::closed_work;

@@ -16,8 +16,8 @@
 //! Fetching: a reference to another document does not compile. A schema comes from a tool,
 //! a peer or a request, and none of these may make us open a connection or a file.
 
-mod meter;
 mod size;
+mod work_limit;
 
 use std::fmt;
 use std::sync::Arc;
@@ -27,8 +27,8 @@ use jsonschema::{PatternOptions, ValidationError, Validator};
 use serde_json::Value;
 use tokio::sync::Semaphore;
 
-use self::meter::{Budget, Exhausted, Metered, MeteredNode};
 use self::size::Size;
+use self::work_limit::{Budget, Exhausted, Metered, MeteredNode};
 
 /// Maximum number of errors reported about one value: more would not help a model or a person.
 pub const COMPLAINTS_MAX: usize = 16;
@@ -188,7 +188,7 @@ impl Schema {
             return or_complaints(complaints);
         }
         // Collecting the errors takes more steps than detecting that there are some.
-        Err(vec![match meter::within(budget, || self.validator.is_valid(MeteredNode(value))) {
+        Err(vec![match work_limit::within(budget, || self.validator.is_valid(MeteredNode(value))) {
             Ok(true) => return Ok(()),
             Ok(false) => "the value does not fit, in too many places to name them".into(),
             Err(Exhausted) => {
@@ -199,7 +199,7 @@ impl Schema {
     }
 
     fn complaints(&self, value: &Value, budget: Budget) -> Result<Vec<String>, Exhausted> {
-        meter::within(budget, || {
+        work_limit::within(budget, || {
             let mut errors = self.validator.iter_errors(MeteredNode(value));
             let mut complaints: Vec<String> =
                 errors.by_ref().take(COMPLAINTS_MAX).map(|error| complaint(&error)).collect();

@@ -305,7 +305,7 @@ fn message(message: &Message) -> Value {
                     "type": "tool_call",
                     "id": part.id.to_string(),
                     "name": call.name,
-                    "arguments": crate::turn::parse_arguments(&part.text),
+                    "arguments": crate::calls::arguments::parse_arguments(&part.text),
                 })),
                 PartKind::Output { .. } | PartKind::Opaque(_) => None,
             });

@@ -3,23 +3,25 @@
 //! A turn takes a configuration and yields the model's output. It checks that the model keeps its
 //! contract and its time limits. It never executes a tool; the loop around it does.
 
+mod time_limits;
+
 use std::collections::VecDeque;
 use std::ops::Deref;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures::stream::{self, Stream, StreamExt as _};
-use serde_json::{Map, Value};
-use tokio::time::{Instant, Sleep, sleep_until};
+use serde_json::Value;
+use tokio::time::Instant;
 use uuid::Uuid;
 use wellspring_core::{
-    AgentNo, Annotation, AttemptStream, CallResult, CancellationToken, Cancelled, Checker, Event,
-    FailureKind, LocalPart, Message, MessagePart, Model, ModelError, ModelSettings, Outline,
-    PartId, PartShape, Role, RunId, Stop, ToolError, ToolOutcome, ToolResult, ToolSpec,
-    TurnRequest, Usage, WirePartId,
+    AgentNo, Annotation, AttemptStream, CallResult, CancellationToken, Checker, Event, FailureKind,
+    LocalPart, Message, MessagePart, Model, ModelError, ModelSettings, Outline, PartId, PartShape,
+    Role, RunId, Stop, ToolError, ToolOutcome, ToolResult, ToolSpec, TurnRequest, Usage,
+    WirePartId,
 };
 
+use self::time_limits::{Patience, Watch};
+use crate::calls::arguments::parse_arguments;
 use crate::limits::{ARGUMENT_BYTES_MAX, PARTS_PER_TURN_MAX, Timeouts};
 
 /// The configuration of a turn.
@@ -547,28 +549,6 @@ impl Turn {
     fn broken(&self, what: &str) -> ModelError {
         ModelError::new(self.config.model.name(), FailureKind::Protocol, what)
     }
-
-    fn in_time<T>(&self, result: Result<T, Late>, what: &str) -> Result<T, ModelError> {
-        result.map_err(|late| {
-            let model = self.config.model.name();
-            match late {
-                Late::After(limit) => {
-                    let message = format!("{what} within {} s", limit.as_secs_f32());
-                    let error = ModelError::new(model, FailureKind::TimedOut, message);
-                    self.config.model.timed_out(&error);
-                    error
-                }
-                Late::Deadline => {
-                    let limit = self.config.timeouts.turn.as_secs_f32();
-                    let message = format!("the turn took longer than {limit} s");
-                    ModelError::new(model, FailureKind::TimedOut, message)
-                }
-                Late::Cancelled => {
-                    ModelError::new(model, FailureKind::Lost, "the turn was cancelled")
-                }
-            }
-        })
-    }
 }
 
 /// A turn that is running. It reads like the [`Turn`] itself: `state()`, `text()` and so on.
@@ -626,78 +606,5 @@ impl<'a> TurnRun<'a> {
     /// The events as a stream.
     pub fn into_stream(self) -> impl Stream<Item = TurnEvent> + 'a {
         stream::unfold(self, |mut run| async { Some((run.next().await?, run)) })
-    }
-}
-
-/// Parses arguments as JSON. Empty arguments mean an empty object. Invalid JSON is kept as a
-/// string, which the error message for the model shows.
-pub(crate) fn parse_arguments(text: &str) -> Value {
-    if text.trim().is_empty() {
-        return Value::Object(Map::new());
-    }
-    serde_json::from_str(text).unwrap_or_else(|_| Value::String(text.into()))
-}
-
-enum Late {
-    After(Duration),
-    Deadline,
-    Cancelled,
-}
-
-/// How long to wait for the next piece, and the deadline of the attempt.
-struct Patience {
-    until: Instant,
-    limit: Duration,
-    deadline: Instant,
-}
-
-impl Patience {
-    fn from(start: Instant, limit: Duration, deadline: Instant) -> Self {
-        Self { until: start + limit, limit, deadline }
-    }
-
-    async fn limit<T>(&self, watch: &mut Watch, work: impl Future<Output = T>) -> Result<T, Late> {
-        let due = self.deadline.min(self.until);
-        if due < watch.alarm.deadline() {
-            watch.alarm.as_mut().reset(due);
-        }
-        tokio::pin!(work);
-        loop {
-            tokio::select! {
-                biased;
-                () = &mut watch.cancelled => return Err(Late::Cancelled),
-                done = &mut work => return Ok(done),
-                () = &mut watch.alarm => {
-                    if Instant::now() < due {
-                        watch.alarm.as_mut().reset(due);
-                    } else if self.deadline <= self.until {
-                        return Err(Late::Deadline);
-                    } else {
-                        return Err(Late::After(self.limit));
-                    }
-                }
-            }
-        }
-    }
-}
-
-/// The events that can end a wait for the model. They stay registered between pieces, because
-/// creating a timer and a waiter for each piece would cost more than reading it.
-#[derive(Debug)]
-struct Watch {
-    cancelled: Cancelled,
-    /// Fires at or before the intended time, which is then checked again.
-    alarm: Pin<Box<Sleep>>,
-}
-
-impl Watch {
-    /// Longer than any wait; the first wait sets it.
-    const FAR: Duration = Duration::from_secs(24 * 60 * 60);
-
-    fn new(signal: &CancellationToken) -> Self {
-        Self {
-            cancelled: signal.cancelled(),
-            alarm: Box::pin(sleep_until(Instant::now() + Self::FAR)),
-        }
     }
 }

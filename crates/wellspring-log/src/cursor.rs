@@ -10,7 +10,7 @@ use wellspring_core::{Record, RunId, Seq};
 use crate::error::ReadError;
 use crate::fold::read_page;
 use crate::frame::FrameSlice;
-use crate::hot::{Absent, Hot, Next};
+use crate::hot_tail::{Absent, Hot, Next};
 use crate::store::StoreError;
 use crate::watch::Watch;
 

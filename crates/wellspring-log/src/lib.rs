@@ -16,6 +16,7 @@
 //! 3. An owner that was taken over appends nothing, whatever the clocks show.
 //! 4. Deltas are not joined while the store keeps up.
 
+mod append_retry;
 mod audit;
 mod clock;
 pub mod codec;
@@ -25,7 +26,8 @@ mod due;
 mod error;
 mod fold;
 mod frame;
-mod hot;
+mod heartbeat;
+mod hot_tail;
 mod inbox;
 mod index;
 mod log;
@@ -33,9 +35,9 @@ mod memory;
 mod migrate;
 #[cfg(feature = "nats")]
 mod nats;
-mod node;
 mod options;
 mod owner;
+mod run_state;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 pub mod store;
@@ -55,6 +57,7 @@ pub use document::{
 pub use due::{DUE_PAGE_MAX, Due, DuePlace, DueQuery, NodeBeat};
 pub use error::{AdoptError, CreateError, ReadError};
 pub use frame::{ENCODED_SLOTS, Frame, FrameSlice};
+pub use heartbeat::NodeStats;
 pub use inbox::{
     INBOX_ANSWERS_MAX, INBOX_CANCELS_MAX, INBOX_MAX, InboxEntry, InboxRoom, NewCommand, Put, PutAll,
 };
@@ -65,7 +68,6 @@ pub use migrate::{MigrateError, Migrated, migrate};
 pub use nats::{
     NATS_INDEX_BYTES_MAX, NATS_SETTLE, NatsAuth, NatsOpenError, NatsOptions, NatsStore, NatsTls,
 };
-pub use node::NodeStats;
 pub use options::{
     Durability, JOIN_PAST, LEASE, LogOptions, OUTLINE_BYTES, PAGE_BYTES, SETTLE, TAIL_BYTES_MAX,
     TAIL_BYTES_TOTAL_MAX, UNCOMMITTED_BYTES_MAX,

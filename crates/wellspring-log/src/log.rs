@@ -6,22 +6,23 @@ use std::sync::Arc;
 use tokio::runtime::Handle;
 use wellspring_core::{Event, Millis, Outline, RunId, RunStarted, Seq, Transcript};
 
+use crate::append_retry::{self, Retries};
 use crate::clock::Clock;
 use crate::cursor::Cursor;
 use crate::due::{Due, DuePlace, DueQuery};
 use crate::error::{AdoptError, CreateError, ReadError};
 use crate::fold::{fold, read_snapshot};
-use crate::hot::{Hot, Shared};
+use crate::heartbeat::NodeStats;
+use crate::hot_tail::{Hot, Shared};
 use crate::inbox::{NewCommand, PutAll};
 use crate::memory::MemoryStore;
-use crate::node::NodeStats;
 use crate::options::LogOptions;
 use crate::owner::{InboxSeen, Owner};
 use crate::store::{
     Adopt, Append, AppendError, Created, ExternalId, HistoryQuery, NewFrame, NewRun, RunFilter,
     RunInfo, RunState, Store, StoreError,
 };
-use crate::writer::{self, Retries, Writer};
+use crate::writer::{self, Writer};
 
 /// How often an adoption is retried because the head moved. A dying owner's last appends settle
 /// within a few attempts; more means that the owner is alive.
@@ -436,7 +437,7 @@ impl Log {
             let bytes = writer::kept_bytes(&frame, &new.body);
             let adopt = Some(Adopt { epoch, node: options.node.clone() });
             let append = Append { run, expected: head, frame: new, adopt };
-            match writer::append(&*shared.store, &append, options.settle).await {
+            match append_retry::append(&*shared.store, &append, options.settle).await {
                 Ok(()) => {
                     if other.is_some() {
                         shared.nodes.taken_over();

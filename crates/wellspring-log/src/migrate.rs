@@ -14,18 +14,19 @@ use std::time::Duration;
 
 use wellspring_core::{Event, InboxNo, Millis, Record, RunId, Seq, Transcript};
 
+use crate::append_retry::append_once;
 use crate::audit::{AuditEntry, AuditFilter, NewAudit};
 use crate::codec;
 use crate::document::{Document, DocumentFilter, Expected, Written};
 use crate::due::{DueQuery, NodeBeat};
 use crate::fold::{read_page, write_snapshot};
 use crate::inbox::taken_by;
+use crate::run_state::state_of;
 use crate::store::{
     Adopt, Append, AppendError, Created, LIST_MAX, NewFrame, NewRun, RunExport, RunFilter, RunInfo,
     RunState, SnapshotKind, Store, StoreError,
 };
 use crate::thread::{ThreadChange, ThreadFilter, ThreadInfo, search_text};
-use crate::writer::{append_once, state_of};
 
 /// Bytes of a run per read.
 const PAGE_BYTES: usize = 1024 * 1024;

@@ -14,6 +14,7 @@
 
 mod api;
 mod projection;
+mod publish;
 mod read;
 mod settings;
 mod shared;

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use wellspring_core::{AgentNo, Event, InboxNo, Millis, RunId, Seq, Transcript, Wait};
 
-use crate::hot::Hot;
+use crate::hot_tail::Hot;
 use crate::inbox::InboxEntry;
 use crate::lock;
 use crate::store::{AppendError, StoreError};

@@ -19,19 +19,21 @@
 //! Every frame and every row has a checksum, and the structure of the file is checked when it
 //! is opened. Damaged data is an error; everything else stays readable. See `check.rs`.
 
-mod alive;
 mod audit;
+mod backup;
 mod batch;
 mod check;
 mod checkpoint;
+mod checksum;
+mod connect;
 mod document;
+mod group_commit;
+mod lock_file;
 mod read;
 mod schema;
-mod sum;
 mod threads;
-mod watching;
+mod watch;
 mod write;
-mod writer;
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -46,10 +48,10 @@ use rusqlite::{Connection, InterruptHandle};
 use tokio::sync::oneshot;
 use wellspring_core::{InboxNo, RunId, Seq, ThreadId};
 
-use self::alive::{Alive, Ended};
 use self::check::Damage;
 use self::checkpoint::{Checkpointer, WalSize};
-use self::writer::{AppendJob, Call, Db, Job, Message, OpenFile};
+use self::group_commit::{AppendJob, Call, Db, Job, Message, OpenFile};
+use self::lock_file::{Alive, Ended};
 use crate::audit::{AuditEntry, AuditFilter, NewAudit};
 use crate::document::{Document, DocumentFilter, Expected, Written, check_document};
 use crate::due::{Due, DueQuery, NodeBeat};
@@ -188,7 +190,7 @@ impl SqliteStore {
 
     /// Opens a file that cannot be written.
     fn open_to_read(path: &Path, why: &(dyn std::error::Error + 'static)) -> Option<Self> {
-        let (known, damage) = schema::look_at(&schema::connect_immutable(path).ok()?).ok()?;
+        let (known, damage) = schema::look_at(&connect::connect_immutable(path).ok()?).ok()?;
         if !known {
             return None;
         }
@@ -199,7 +201,7 @@ impl SqliteStore {
         let to_read = Arc::new(Mutex::new(to_read));
         let mut threads = Vec::new();
         for _ in 0..READERS {
-            let connection = schema::connect_immutable(path).ok()?;
+            let connection = connect::connect_immutable(path).ok()?;
             let read = reader(connection, Arc::clone(&to_read));
             threads.push(thread::Builder::new().name("log-read".into()).spawn(read).ok()?);
         }
@@ -223,21 +225,21 @@ impl SqliteStore {
             path: path.clone(),
             cause,
         };
-        schema::make_private(&path).map_err(|error| failed(error.into()))?;
-        let mut connection = schema::connect(&path).map_err(|error| failed(error.into()))?;
+        connect::make_private(&path).map_err(|error| failed(error.into()))?;
+        let mut connection = connect::connect(&path).map_err(|error| failed(error.into()))?;
         let damage = Arc::new(OnceLock::new());
         if let Some(found) = schema::migrate(&mut connection, &path)? {
             tracing::error!(path = %path.display(), what = found.what, "the store is damaged");
             let _ = damage.set(found);
         }
         let damaged = damage.get().is_some();
-        schema::configure_writer(&connection, &options).map_err(|error| failed(error.into()))?;
+        connect::configure_writer(&connection, &options).map_err(|error| failed(error.into()))?;
         let alive = Alive::announce(&path).map_err(|error| failed(error.into()))?;
         // A file with a damaged structure is not written, because that could make it worse. A
         // file that cannot be written can still be read.
         if !damaged {
-            let ended = alive::ended(&path);
-            let swept = schema::finish_deletions(&mut connection)
+            let ended = lock_file::ended(&path);
+            let swept = write::finish_deletions(&mut connection)
                 .and_then(|()| write::release_ended(&connection, &ended));
             match swept {
                 Ok(()) => ended.into_iter().for_each(Ended::forget),
@@ -253,8 +255,8 @@ impl SqliteStore {
             let thread = thread::Builder::new().name(name.into()).spawn(body);
             thread.map(|thread| threads.push(thread)).map_err(|error| failed(error.into()))
         };
-        let checkpoints = schema::connect(&path).map_err(|error| failed(error.into()))?;
-        schema::configure_checkpointer(&checkpoints, &options)
+        let checkpoints = connect::connect(&path).map_err(|error| failed(error.into()))?;
+        connect::configure_checkpointer(&checkpoints, &options)
             .map_err(|error| failed(error.into()))?;
         let wal = WalSize::default();
         let (signal, checkpointer) = Checkpointer::new(checkpoints, wal.clone());
@@ -264,13 +266,15 @@ impl SqliteStore {
         let (reads, to_read) = mpsc::channel::<Read>();
         let to_read = Arc::new(Mutex::new(to_read));
         for _ in 0..READERS {
-            let connection = schema::connect_reader(&path).map_err(|error| failed(error.into()))?;
+            let connection =
+                connect::connect_reader(&path).map_err(|error| failed(error.into()))?;
             spawn("log-read", Box::new(reader(connection, Arc::clone(&to_read))))?;
         }
 
         let mut checking = None;
         if !damaged && schema::is_large(&connection).map_err(|error| failed(error.into()))? {
-            let connection = schema::connect_reader(&path).map_err(|error| failed(error.into()))?;
+            let connection =
+                connect::connect_reader(&path).map_err(|error| failed(error.into()))?;
             checking = Some(connection.get_interrupt_handle());
             let (damage, path) = (Arc::clone(&damage), path.clone());
             let body = move || {
@@ -287,7 +291,7 @@ impl SqliteStore {
         let watches = Watches::default();
         let asleep = Arc::new(AtomicBool::new(false));
         let file = OpenFile::of(&path).map_err(|error| failed(error.into()))?;
-        let writer = writer::Writer {
+        let writer = group_commit::Writer {
             db: Db::new(connection, watches.clone(), Some(file))
                 .map_err(|error| failed(error.into()))?,
             wal,
@@ -524,7 +528,7 @@ impl Store for SqliteStore {
         async move {
             let doing = "reading heartbeats";
             // Processes that have certainly ended need not time out.
-            let ended = Arc::new(alive::ended(&self.path));
+            let ended = Arc::new(lock_file::ended(&self.path));
             if !ended.is_empty() {
                 let released = Arc::clone(&ended);
                 let release =
@@ -670,13 +674,13 @@ impl Store for SqliteStore {
     }
 
     fn backup(&self, to: PathBuf) -> StoreFuture<'_, ()> {
-        self.apart("making a backup", move |path| schema::backup(path, &to))
+        self.apart("making a backup", move |path| backup::backup(path, &to))
     }
 
     fn check(&self) -> StoreFuture<'_, Vec<Finding>> {
         self.apart("checking the store", |path| {
             let failed = |error| check::store_error("checking the store", Arc::new(error));
-            let connection = schema::connect_reader(path).map_err(failed)?;
+            let connection = connect::connect_reader(path).map_err(failed)?;
             let transaction = connection.unchecked_transaction().map_err(failed)?;
             Ok(check::everything(&transaction))
         })

@@ -10,13 +10,14 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use wellspring_core::{InboxNo, Millis, RunId, Seq, ThreadId};
 
 use crate::audit::{AuditEntry, AuditFilter, NewAudit};
 use crate::document::{Document, DocumentFilter, Expected, Written};
 use crate::due::{Due, DueQuery, NodeBeat};
 use crate::inbox::{InboxEntry, NewCommand, PutAll};
+pub use crate::run_state::RunState;
 use crate::thread::{ThreadChange, ThreadFilter, ThreadInfo};
 use crate::watch::Watch;
 
@@ -439,33 +440,6 @@ pub struct RunInfo {
     pub created_at: Millis,
     /// When its state last changed.
     pub updated_at: Millis,
-}
-
-/// The state of a run.
-#[derive(Clone, Copy, Debug, Deserialize, Eq, Hash, PartialEq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum RunState {
-    /// It has an owner, or its owner was lost.
-    Running,
-    /// It waits for an answer, a client's result or more input.
-    Paused,
-    /// It completed.
-    Completed,
-    /// It was cancelled.
-    Cancelled,
-    /// It failed.
-    Failed,
-}
-
-impl RunState {
-    /// Whether the run has ended.
-    #[must_use]
-    pub const fn is_final(self) -> bool {
-        match self {
-            Self::Completed | Self::Cancelled | Self::Failed => true,
-            Self::Running | Self::Paused => false,
-        }
-    }
 }
 
 /// Selects runs. Absent members match all runs.

@@ -12,50 +12,21 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::runtime::Handle;
-use tokio::sync::{Notify, oneshot};
-use tokio::time::Instant;
+use tokio::sync::Notify;
 use wellspring_core::{
-    AgentNo, Event, EventBuffer, InboxNo, Millis, Outcome, Record, RunId, Seq, Transcript, Wait,
+    AgentNo, Event, EventBuffer, InboxNo, Millis, Record, RunId, Seq, Transcript, Wait,
 };
 
+use crate::append_retry::settle;
 use crate::codec;
 use crate::fold;
 use crate::frame::Frame;
-use crate::hot::{Closes, Hot};
+use crate::hot_tail::{Closes, Hot};
 use crate::inbox::taken_by;
 use crate::lock;
-use crate::store::{
-    Adopt, Append, AppendError, NewFrame, RunState, SnapshotKind, Store, StoreError,
-};
+use crate::run_state::state_of;
+use crate::store::{Adopt, Append, AppendError, NewFrame, RunState, SnapshotKind, StoreError};
 use crate::thread::search_text;
-
-/// The first pause before an append with an unknown outcome is looked up.
-const RETRY_PAUSE_MIN: Duration = Duration::from_millis(20);
-
-/// The longest pause between two lookups: a store that recovers is noticed within a second.
-const RETRY_PAUSE_MAX: Duration = Duration::from_secs(1);
-
-/// Exponential pauses between retries, until [`settle`](crate::LogOptions::settle) has passed.
-pub(crate) struct Retries {
-    pause: Duration,
-    until: Instant,
-}
-
-impl Retries {
-    pub(crate) fn new(settle: Duration) -> Self {
-        Self { pause: RETRY_PAUSE_MIN, until: Instant::now() + settle }
-    }
-
-    /// Waits; `false` at once if the time is over.
-    pub(crate) async fn pause(&mut self) -> bool {
-        if Instant::now() >= self.until {
-            return false;
-        }
-        tokio::time::sleep(self.pause).await;
-        self.pause = (self.pause * 2).min(RETRY_PAUSE_MAX);
-        true
-    }
-}
 
 pub(crate) struct Writer {
     pub(crate) hot: Arc<Hot>,
@@ -588,47 +559,6 @@ struct Taken {
     deadline: Option<Millis>,
 }
 
-/// The state of a run after an event, if the event changes it.
-pub(crate) fn state_of(event: &Event) -> Option<RunState> {
-    match event {
-        Event::RunStarted(_) | Event::RunAdopted { .. } | Event::RunResumed { .. } => {
-            Some(RunState::Running)
-        }
-        Event::RunPaused { .. } => Some(RunState::Paused),
-        Event::RunFinished { outcome } => Some(match **outcome {
-            Outcome::Completed { .. } => RunState::Completed,
-            Outcome::Cancelled { .. } => RunState::Cancelled,
-            Outcome::Failed { .. } => RunState::Failed,
-        }),
-        Event::TurnStarted(_)
-        | Event::TurnFinished { .. }
-        | Event::PartStarted { .. }
-        | Event::PartDelta { .. }
-        | Event::PartAnnotated { .. }
-        | Event::PartFinished { .. }
-        | Event::PartsVoided { .. }
-        | Event::ToolQueued { .. }
-        | Event::ToolStarted { .. }
-        | Event::ToolUpdated { .. }
-        | Event::ToolFinished { .. }
-        | Event::QuestionAsked(_)
-        | Event::QuestionAnswered(_)
-        | Event::AgentStarted { .. }
-        | Event::AgentFinished { .. }
-        | Event::PlanUpdated { .. }
-        | Event::StateSet { .. }
-        | Event::StatePatched { .. }
-        | Event::SourceCited(_)
-        | Event::FileProduced(_)
-        | Event::UsageReported(_)
-        | Event::InputAccepted { .. }
-        | Event::InputApplied { .. }
-        | Event::ResultReady { .. }
-        | Event::Attached { .. }
-        | Event::Extended(_) => None,
-    }
-}
-
 /// Joins neighbouring deltas of one part, with all their text in one buffer.
 fn join(events: Vec<(AgentNo, Event)>) -> Vec<(AgentNo, Event)> {
     let mut joined = EventBuffer::default();
@@ -640,72 +570,6 @@ fn join(events: Vec<(AgentNo, Event)>) -> Vec<(AgentNo, Event)> {
         }
     }
     joined.into_events().collect()
-}
-
-/// Appends and waits. If a failure leaves the outcome unknown, it is looked up and retried.
-pub(crate) async fn append(
-    store: &dyn Store,
-    append: &Append,
-    limit: Duration,
-) -> Result<(), AppendError> {
-    match append_once(store, append).await {
-        Err(AppendError::Store(error @ StoreError::Failed { .. })) => {
-            settle(store, append, error, limit).await
-        }
-        decided => decided,
-    }
-}
-
-pub(crate) async fn append_once(store: &dyn Store, append: &Append) -> Result<(), AppendError> {
-    let (decided, decision) = oneshot::channel();
-    let done = Box::new(move |result| {
-        let _ = decided.send(result);
-    });
-    store.append(append.clone(), done);
-    decision.await.unwrap_or_else(|gone| Err(StoreError::failed("appending", gone).into()))
-}
-
-/// Reads back whether a failed append was stored, and appends again if it was not, until the
-/// outcome is known or the time is over.
-async fn settle(
-    store: &dyn Store,
-    append: &Append,
-    mut error: StoreError,
-    limit: Duration,
-) -> Result<(), AppendError> {
-    let mut retries = Retries::new(limit);
-    while retries.pause().await {
-        match read_back(store, append).await {
-            Ok(Fate::There) => return Ok(()),
-            Ok(Fate::Overtaken(error)) => return Err(error),
-            Ok(Fate::Absent) => match append_once(store, append).await {
-                Ok(()) => return Ok(()),
-                Err(AppendError::Store(again)) => error = again,
-                // The first append may have arrived late: the next lookup decides.
-                Err(AppendError::Conflict { .. } | AppendError::Closed(_)) => {}
-                Err(refused @ AppendError::TooLarge { .. }) => return Err(refused),
-            },
-            Err(again) => error = again,
-        }
-    }
-    Err(error.into())
-}
-
-enum Fate {
-    There,
-    Absent,
-    Overtaken(AppendError),
-}
-
-async fn read_back(store: &dyn Store, append: &Append) -> Result<Fate, StoreError> {
-    let page = store.read(append.run, append.expected, 1).await?;
-    let place = append.expected.next();
-    Ok(match page.frames.first() {
-        Some(found) if found.first == place && found.body == append.frame.body => Fate::There,
-        None if page.head == append.expected && !page.closed => Fate::Absent,
-        _ if page.closed => Fate::Overtaken(AppendError::Closed(append.run)),
-        _ => Fate::Overtaken(AppendError::Conflict { run: append.run, head: page.head }),
-    })
 }
 
 /// The first frame of a new owner.

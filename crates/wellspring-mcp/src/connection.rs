@@ -25,9 +25,9 @@ use crate::calls::{Call, Calls, cut};
 use crate::config::{McpConfig, McpTransport, without_queries};
 use crate::elicit;
 use crate::error::{McpError, McpErrorKind};
-use crate::handler::{Handler, elicit_result};
 use crate::http;
 use crate::process::{LastWords, Process};
+use crate::server_requests::{Handler, elicit_result};
 use crate::transport::{Caller, Fate, MESSAGE_BYTES_MAX, Stdio, Tap};
 
 /// Maximum number of tools per server; further ones are ignored. Models do not choose well

@@ -13,7 +13,7 @@ use wellspring_core::{
 
 use crate::calls::cut;
 use crate::config::McpConfig;
-use crate::name;
+use crate::tool_name;
 
 /// Maximum bytes of a result for the model: more than any model can use at once.
 pub const RESULT_BYTES_MAX: usize = 256 * 1024;
@@ -50,7 +50,7 @@ pub(crate) fn spec(config: &McpConfig, prefix: &str, tool: &Value) -> Option<(Bo
         idempotent: reads || hint("idempotentHint") == Some(true),
         approval: Some(approval),
         timeouts: config.timeouts.call,
-        ..ToolSpec::new(name::tool_name(prefix, own), cut(description, DESCRIPTION_BYTES_MAX))
+        ..ToolSpec::new(tool_name::tool_name(prefix, own), cut(description, DESCRIPTION_BYTES_MAX))
     };
     Some((own.into(), spec))
 }

@@ -14,23 +14,22 @@
 #[doc = include_str!("../../../docs/mcp.md")]
 struct Guide;
 
-mod bridge;
 mod calls;
 mod config;
 mod connection;
 mod convert;
 mod elicit;
 mod error;
-mod handler;
 mod http;
 mod loopback;
-mod name;
 pub mod process;
 mod server;
+mod server_requests;
+mod stdio_bridge;
 mod tool;
+mod tool_name;
 mod transport;
 
-pub use bridge::{BRIDGED_MAX, bridge};
 pub use calls::{PROGRESS_BYTES_MAX, PROGRESS_WAITING_MAX};
 pub use config::{
     McpConfig, McpTimeouts, McpTransport, REQUEST_TIME_DEFAULT, STARTUP_TIME_DEFAULT,
@@ -43,11 +42,12 @@ pub use loopback::{
     BODY_BYTES_MAX, CALLS_MAX, CANCEL_GRACE, CONNECTIONS_MAX, HEARTBEAT, Loopback, LoopbackCall,
     LoopbackHandler, NeverSeen, Reporter, run_at_once,
 };
-pub use name::TOOL_NAME_CHARS_MAX;
 pub use process::{STDERR_BYTES_MAX, STOP_GRACE};
 pub use server::{
     HEALTHY_TIME, McpConnection, McpServer, REFRESH_INTERVAL, RESTART_DELAY_FIRST,
     RESTART_DELAY_MAX, RESTARTS_MAX, connect_all,
 };
+pub use stdio_bridge::{BRIDGED_MAX, bridge};
 pub use tool::RESOURCES_LISTED_MAX;
+pub use tool_name::TOOL_NAME_CHARS_MAX;
 pub use transport::{MESSAGE_BYTES_MAX, SERVER_REQUESTS_MAX};

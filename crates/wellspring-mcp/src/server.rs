@@ -14,8 +14,8 @@ use crate::config::McpConfig;
 use crate::connection::{Connection, Line};
 use crate::convert;
 use crate::error::{McpError, McpErrorKind};
-use crate::name;
 use crate::tool::Offer;
+use crate::tool_name;
 
 /// The delay before the first restart of a server; it doubles with each attempt.
 pub const RESTART_DELAY_FIRST: Duration = Duration::from_millis(250);
@@ -79,7 +79,7 @@ impl McpServer {
             let what = "a server needs a name: its tools are called after it";
             return Err(McpError::new("", McpErrorKind::Configuration(what.into())));
         }
-        let prefix = name::prefix(config.prefix.as_deref().unwrap_or(&config.name));
+        let prefix = tool_name::prefix(config.prefix.as_deref().unwrap_or(&config.name));
         let stop = CancellationToken::new();
         let shared = Arc::new(Shared {
             config,
@@ -105,7 +105,7 @@ pub async fn connect_all(
 ) -> Vec<Result<McpConnection, McpError>> {
     let mut prefixes = BTreeSet::new();
     let connecting = configs.into_iter().map(|config| {
-        let prefix = name::prefix(config.prefix.as_deref().unwrap_or(&config.name));
+        let prefix = tool_name::prefix(config.prefix.as_deref().unwrap_or(&config.name));
         let is_new = prefixes.insert(prefix);
         async move {
             if is_new {

@@ -9,8 +9,8 @@ use wellspring_core::{Context, Tool, ToolError, ToolKind, ToolResult, ToolSpec};
 use crate::connection::tool_error;
 use crate::convert;
 use crate::error::McpError;
-use crate::name;
 use crate::server::Handle;
+use crate::tool_name;
 
 /// Maximum number of resources that are listed for the model.
 pub const RESOURCES_LISTED_MAX: usize = 500;
@@ -107,7 +107,7 @@ impl Tool for McpTool {
 }
 
 fn reading(prefix: &str, name: &str, description: &str) -> ToolSpec {
-    let spec = ToolSpec::new(name::tool_name(prefix, name), description);
+    let spec = ToolSpec::new(tool_name::tool_name(prefix, name), description);
     ToolSpec { kind: ToolKind::Read, idempotent: true, ..spec }
 }
 

@@ -14,7 +14,7 @@ struct Guide;
 #[cfg(feature = "providers")]
 pub mod anthropic;
 #[cfg(feature = "providers")]
-pub mod breaker;
+mod circuit_breaker;
 #[cfg(feature = "providers")]
 mod error;
 #[cfg(feature = "providers")]
@@ -40,7 +40,7 @@ mod secret;
 #[cfg(feature = "providers")]
 pub use anthropic::Anthropic;
 #[cfg(feature = "providers")]
-pub use breaker::{Breaker, Circuit};
+pub use circuit_breaker::Breaker;
 #[cfg(feature = "providers")]
 pub use error::SetupError;
 #[cfg(feature = "providers")]
@@ -60,3 +60,5 @@ pub use openai_responses::OpenAiResponses;
 pub use scripted::{Attempts, Failure, Gate, Say, Scripted};
 #[cfg(feature = "providers")]
 pub use secret::{KEY_BYTES_MAX, Secret};
+#[cfg(feature = "providers")]
+pub use wellspring_core::Circuit;

@@ -37,11 +37,11 @@
 //! ```
 
 mod control;
+mod pieces;
 mod play;
 mod say;
 #[cfg(test)]
 mod tests;
-mod voice;
 
 use std::fmt;
 use std::sync::Arc;

@@ -9,7 +9,6 @@
 //! is in the engine.
 
 pub mod ag_ui;
-mod circuit;
 pub mod dify;
 mod drive;
 mod http;

@@ -28,14 +28,13 @@ use futures::stream::BoxStream;
 use tokio::sync::Semaphore;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest as _;
 use wellspring_core::{
-    Batch, Context, FailureKind, ModelError, RemoteAgent, RemoteCapabilities, RemoteInputs,
-    RemoteRequest, RemoteResume,
+    Batch, Circuit, Context, FailureKind, ModelError, RemoteAgent, RemoteCapabilities,
+    RemoteInputs, RemoteRequest, RemoteResume,
 };
 
 use self::connection::Link;
 use self::drive::Drive;
 pub use self::identity::{DeviceIdentity, IdentityError};
-use crate::circuit::Circuit;
 
 /// Default time that a run may send nothing.
 pub const IDLE_DEFAULT: Duration = Duration::from_secs(120);
@@ -133,13 +132,15 @@ impl OpenClawAgent {
         if !matches!(scheme, Some("ws" | "wss")) {
             return Err(OpenClawError::BadUrl { url: config.url });
         }
+        let name = name.into();
+        let circuit = Circuit::new(&*name);
         let shared = Shared {
-            name: name.into(),
+            name,
             config,
             link: tokio::sync::Mutex::default(),
             places: Arc::new(Semaphore::new(RUNS_MAX)),
             queue: Arc::new(Semaphore::new(RUNS_WAITING_MAX)),
-            circuit: Circuit::default(),
+            circuit,
         };
         Ok(Self { shared: Arc::new(shared) })
     }

@@ -1,35 +1,33 @@
-//! The state that all requests share, and the extractors for callers, queries and bodies.
+//! The state that all requests share.
 
-use std::future::Future;
+mod body;
+mod extract;
+
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
-use axum::body::Body;
-use axum::extract::{FromRequest, FromRequestParts, OriginalUri, Query, Request};
+use axum::http::StatusCode;
 use axum::http::request::Parts;
-use axum::http::{StatusCode, Uri};
-use http_body_util::{BodyExt as _, LengthLimitError, Limited};
-use serde::de::DeserializeOwned;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use wellspring_core::{Millis, RunId, RunRequest};
-use wellspring_engine::{AgentDef, Control, DEFAULT_TENANT, Permission, Principal, Runtime};
+use wellspring_core::Millis;
+use wellspring_engine::{AgentDef, Control, Principal, Runtime};
 use wellspring_log::RunInfo;
 use wellspring_wire::{DialectChoice, WirePosition};
 
+pub(crate) use self::body::{JsonBody, text_body};
+pub(crate) use self::extract::{
+    MayAdminister, MayApprove, MayRead, MayRun, Operator, Params, Prefix, RequestHead, Trace,
+    allow, run_id,
+};
 use crate::auth::{AuthError, Authenticate, Signer};
 use crate::config::ServerConfig;
 use crate::error::ApiError;
-use crate::guard::Caller;
-use crate::limits::{BytesPass, Gates};
+use crate::limits::Gates;
 use crate::metrics::Metrics;
+use crate::middleware::Caller;
 use crate::stream::{Carrier, EventPage, EventStream, Folds, Surroundings, Wanted, page};
 use crate::surfaces::PolledSessions;
-
-/// Time limit for reading a request's body: enough for a large one on a slow connection. A client
-/// that sends single bytes cannot keep a connection open indefinitely.
-const BODY_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The state that all requests share. Cheap to clone.
 #[derive(Clone)]
@@ -233,224 +231,5 @@ impl App {
 
     pub(crate) fn unauthorized(&self, code: &'static str, message: &str) -> ApiError {
         ApiError::new(StatusCode::UNAUTHORIZED, code, message, self.auth.remedy())
-    }
-}
-
-/// A run's id as a client writes it.
-pub(crate) fn run_id(text: &str) -> Result<RunId, ApiError> {
-    text.parse().map_err(|_| ApiError::no_run(text))
-}
-
-pub(crate) fn allow(who: &Principal, permission: Permission) -> Result<(), ApiError> {
-    if who.may(permission) { Ok(()) } else { Err(ApiError::not_permitted(permission)) }
-}
-
-/// Extractors of the caller, after a permission check.
-macro_rules! may {
-    ($($(#[$doc:meta])* $name:ident => $scope:ident;)*) => {$(
-        $(#[$doc])*
-        pub(crate) struct $name(pub(crate) Principal);
-
-        impl FromRequestParts<App> for $name {
-            type Rejection = ApiError;
-
-            async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, ApiError> {
-                let who = app.authenticate(parts).await?;
-                allow(&who, Permission::$scope)?;
-                Ok(Self(who))
-            }
-        }
-    )*};
-}
-
-/// An administrator of the whole server: has `admin` in the default tenant.
-pub(crate) struct Operator;
-
-impl FromRequestParts<App> for Operator {
-    type Rejection = ApiError;
-
-    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, ApiError> {
-        let MayAdminister(who) = MayAdminister::from_request_parts(parts, app).await?;
-        if *who.tenant == *DEFAULT_TENANT {
-            return Ok(Self);
-        }
-        let message = "this is about all tenants, and this token is of one of them";
-        let remedy = "use a token with `admin` of the tenant `default`";
-        Err(ApiError::new(StatusCode::FORBIDDEN, "operators_only", message, remedy))
-    }
-}
-
-may! {
-    /// May look at runs.
-    MayRead => Read;
-    /// May start, steer and cancel runs.
-    MayRun => Run;
-    /// May answer questions.
-    MayApprove => Approve;
-    /// May see what operators see.
-    MayAdminister => Admin;
-}
-
-/// The path under which an application has mounted the API: `/agents`, or empty. Every path that is
-/// sent to a client begins with it.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub(crate) struct Prefix(pub(crate) Box<str>);
-
-impl Prefix {
-    fn of(original: &Uri, inner: &Uri) -> Self {
-        let (original, inner) = (original.path(), inner.path());
-        let prefix = match original.strip_suffix(inner) {
-            Some(prefix) => prefix,
-            // The mounted root, requested without a trailing slash.
-            None if inner == "/" => original,
-            // A layer has rewritten the path, so the prefix cannot be known.
-            None => "",
-        };
-        Self(prefix.into())
-    }
-}
-
-impl FromRequestParts<App> for Prefix {
-    type Rejection = std::convert::Infallible;
-
-    async fn from_request_parts(parts: &mut Parts, _: &App) -> Result<Self, Self::Rejection> {
-        let original = parts.extensions.get::<OriginalUri>().map_or(&parts.uri, |it| &it.0);
-        Ok(Self::of(original, &parts.uri))
-    }
-}
-
-/// The trace that a request belongs to.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub(crate) struct Trace {
-    pub(crate) id: Box<str>,
-    /// The caller's span, as its `traceparent` says it.
-    pub(crate) parent: Option<Box<str>>,
-}
-
-impl Trace {
-    /// A request to an agent, as a part of this trace.
-    pub(crate) fn with(self, request: RunRequest) -> RunRequest {
-        RunRequest { trace_id: Some(self.id), trace_parent: self.parent, ..request }
-    }
-}
-
-/// A request without its body, for handlers that authenticate by themselves.
-pub(crate) struct RequestHead(pub(crate) Parts);
-
-impl FromRequestParts<App> for RequestHead {
-    type Rejection = std::convert::Infallible;
-
-    async fn from_request_parts(parts: &mut Parts, _: &App) -> Result<Self, Self::Rejection> {
-        Ok(Self(parts.clone()))
-    }
-}
-
-/// The query string.
-pub(crate) struct Params<T>(pub(crate) T);
-
-impl<T: DeserializeOwned> FromRequestParts<App> for Params<T> {
-    type Rejection = ApiError;
-
-    async fn from_request_parts(parts: &mut Parts, _: &App) -> Result<Self, ApiError> {
-        let Query(params) = Query::try_from_uri(&parts.uri)
-            .map_err(|error| ApiError::bad("bad_query", error.body_text()))?;
-        Ok(Self(params))
-    }
-}
-
-/// A JSON body, within the limit. An empty body counts as `{}`.
-pub(crate) struct JsonBody<T>(pub(crate) T);
-
-impl<T: DeserializeOwned> FromRequest<App> for JsonBody<T> {
-    type Rejection = ApiError;
-
-    fn from_request(
-        request: Request,
-        app: &App,
-    ) -> impl Future<Output = Result<Self, ApiError>> + Send {
-        let limit = app.config.limits.body_bytes;
-        let caller = request.extensions().get::<Caller>().cloned().unwrap_or_default();
-        let mut pass = app.gates.bytes(caller.name());
-        async move {
-            let bytes = read_body(request.into_body(), limit, &mut pass).await?;
-            let text = if bytes.is_empty() { b"{}" } else { &bytes[..] };
-            // serde would accept an array as the fields of a struct, in order.
-            if text.trim_ascii_start().first() == Some(&b'[') {
-                return Err(ApiError::bad("bad_json", "the body: a list, where an object belongs"));
-            }
-            let value = serde_json::from_slice(text)
-                .map_err(|error| ApiError::bad("bad_json", format!("the body: {error}")))?;
-            Ok(Self(value))
-        }
-    }
-}
-
-/// Reads a text body of this principal, within the limit. What it holds counts for as long as the
-/// pass is kept.
-pub(crate) async fn text_body(
-    app: &App,
-    who: &Principal,
-    body: Body,
-) -> Result<(String, BytesPass), ApiError> {
-    let mut pass = app.gates.bytes(&who.id);
-    let bytes = read_body(body, app.config.limits.body_bytes, &mut pass).await?;
-    let not_text = |_| ApiError::bad("bad_utf8", "the body is not valid UTF-8");
-    Ok((String::from_utf8(bytes).map_err(not_text)?, pass))
-}
-
-/// Reads a body, within the limits of its size, its time and the total of all bodies.
-async fn read_body(body: Body, limit: usize, pass: &mut BytesPass) -> Result<Vec<u8>, ApiError> {
-    let mut body = Limited::new(body, limit);
-    let mut bytes = Vec::new();
-    let collect = async {
-        while let Some(frame) = body.frame().await {
-            let frame = frame.map_err(|error| broken_off(&*error, limit))?;
-            let Ok(data) = frame.into_data() else { continue };
-            pass.grow(data.len())?;
-            bytes.extend_from_slice(&data);
-        }
-        Ok(())
-    };
-    match tokio::time::timeout(BODY_TIMEOUT, collect).await {
-        Ok(collected) => collected.map(|()| bytes),
-        Err(_) => {
-            let message = format!("the body took longer than {} s", BODY_TIMEOUT.as_secs());
-            let remedy = "send it faster, or name files by URL instead of sending them";
-            Err(ApiError::new(StatusCode::REQUEST_TIMEOUT, "too_slow", message, remedy))
-        }
-    }
-}
-
-fn broken_off(error: &(dyn std::error::Error + 'static), limit: usize) -> ApiError {
-    if !error.is::<LengthLimitError>() {
-        return ApiError::bad("bad_body", format!("the body broke off: {error}"));
-    }
-    let message = format!("the body is larger than {limit} bytes");
-    let remedy = "name files by URL instead of sending them";
-    ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", message, remedy)
-}
-
-#[cfg(test)]
-mod tests {
-    use std::convert::Infallible;
-
-    use futures::{StreamExt as _, stream};
-
-    use super::*;
-    use crate::config::ServerLimits;
-
-    /// A client that sends one byte every ten seconds gets an error, and its request ends.
-    #[tokio::test(start_paused = true)]
-    async fn a_body_that_trickles_in_is_given_up() {
-        let trickle = stream::repeat(()).then(|()| async {
-            tokio::time::sleep(Duration::from_secs(10)).await;
-            Ok::<_, Infallible>(axum::body::Bytes::from_static(b" "))
-        });
-        let since = Instant::now();
-        let gates = Gates::new(&ServerLimits::default());
-        let mut pass = gates.bytes("");
-        let error = read_body(Body::from_stream(trickle), 1000, &mut pass).await.unwrap_err();
-        assert_eq!((error.status.as_u16(), error.code), (408, "too_slow"));
-        assert_eq!(since.elapsed(), BODY_TIMEOUT);
     }
 }

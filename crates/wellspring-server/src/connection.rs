@@ -9,9 +9,9 @@
 //! 3. What a client does not read is bounded, in this process and in the kernel.
 
 mod activity;
-mod inflow;
-mod places;
-mod socket;
+mod capacity;
+mod incomplete_messages;
+mod stalled_client;
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -31,9 +31,9 @@ use tokio_util::task::TaskTracker;
 use tower::ServiceExt as _;
 
 use self::activity::{Activity, Watched};
-pub(crate) use self::inflow::Inflow;
-use self::places::Places;
-use self::socket::Socket;
+use self::capacity::Places;
+pub(crate) use self::incomplete_messages::Inflow;
+use self::stalled_client::Socket;
 use crate::app::App;
 
 /// How long a client may take to send a request's head, and how long a connection may have no

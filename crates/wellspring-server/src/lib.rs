@@ -20,33 +20,33 @@
 //! 3. Every stream ends with an event that reports the reason, also when the server shuts down.
 //! 4. A request beyond a limit is refused at once, with the time after which to try again.
 
-mod answers;
 mod api;
 mod app;
 mod auth;
 mod config;
 mod connection;
 mod error;
-mod guard;
 mod housekeeping;
+mod large_body;
 mod limits;
 mod metrics;
+mod middleware;
 mod openapi;
 mod serve;
 mod socket;
 mod stream;
 mod surfaces;
-mod threads;
 mod tokens;
-mod visitors;
+mod tokio_runtime;
+mod webhook_limits;
 
 pub use api::{Api, ApiBuilder, OpenError, router};
 pub use auth::{AuthError, Authenticate, SIGNED_FOR, SIGNED_FOR_MAX};
 pub use config::{DEFAULT_LISTEN, ServerConfig, ServerLimits, UseAiConfig};
 pub use metrics::Metrics;
 pub use serve::{ServeError, Server, ServerBuilder, serve};
-pub use threads::threads;
 pub use tokens::{TOKENS_MAX, TOKENS_REFRESH, TokenError, TokenInfo, Tokens};
+pub use tokio_runtime::threads;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

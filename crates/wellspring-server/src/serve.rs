@@ -15,7 +15,7 @@ use crate::config::ServerConfig;
 use crate::connection::{self, CLOSE_LIMIT};
 use crate::metrics::Metrics;
 use crate::tokens::Tokens;
-use crate::visitors;
+use crate::webhook_limits;
 
 /// A server could not start.
 #[derive(Debug, thiserror::Error)]
@@ -115,7 +115,7 @@ impl ServerBuilder {
         let tasks = TaskTracker::new();
         let mut routes = router(&api);
         if self.routes.has_routes() {
-            let bounded = from_fn_with_state(api.app.clone(), visitors::bounded);
+            let bounded = from_fn_with_state(api.app.clone(), webhook_limits::bounded);
             routes = routes.merge(self.routes.route_layer(bounded));
         }
         let accept = connection::accept(api.app.clone(), routes, listener, tasks.clone());

@@ -16,7 +16,7 @@
 //! 3. A stream that ends before its run reports that in its dialect, without an id: resuming
 //!    after the last id misses nothing.
 
-mod page;
+mod pages;
 mod reader;
 
 use std::collections::VecDeque;
@@ -36,12 +36,12 @@ use wellspring_log::{Cursor, FrameSlice, Log, RunInfo};
 use wellspring_wire::{Closed, DialectChoice, Framing, Out, Positions, WirePosition};
 
 use self::reader::Reader;
-use crate::answers::PIECE_BYTES;
 use crate::error::ApiError;
+use crate::large_body::PIECE_BYTES;
 use crate::limits::{BytesPass, StreamPass};
 use crate::metrics::{Metrics, Open};
 
-pub(crate) use self::page::{EventPage, page};
+pub(crate) use self::pages::{EventPage, page};
 pub(crate) use self::reader::Folds;
 
 /// Pieces smaller than this are joined when a reader gets several at once: copying is cheaper than a
@@ -50,7 +50,7 @@ const JOIN_BELOW_BYTES: usize = 4 * 1024;
 
 /// How much earlier than the clock a new record may be dated: its owner and the clock both count
 /// whole milliseconds, but from different moments.
-const DATE_SLACK_MILLIS: u64 = 2;
+const DATE_TOLERANCE_MILLIS: u64 = 2;
 
 /// Reconnect delay that is sent to the client at the start of a stream, in milliseconds.
 const RETRY_MILLIS: u32 = 1000;
@@ -327,7 +327,7 @@ impl EventStream {
 
     fn measure(&mut self, frames: &[FrameSlice]) {
         let Some(first) = frames.first().and_then(|frame| frame.first()) else { return };
-        if first.at.0 + DATE_SLACK_MILLIS >= self.attached_at.0 {
+        if first.at.0 + DATE_TOLERANCE_MILLIS >= self.attached_at.0 {
             self.around.metrics.reader_lag(self.around.log.clock().now().since(first.at));
         }
         if let Some(asked_at) = self.around.asked_at {

@@ -7,19 +7,19 @@ use axum::routing::MethodRouter;
 use tower_http::compression::CompressionLayer;
 use tower_http::compression::predicate::{DefaultPredicate, NotForContentType, Predicate as _};
 
-use crate::answers::counted;
 use crate::app::App;
 use crate::error::ApiError;
-use crate::guard::guard;
+use crate::large_body::counted;
+use crate::middleware::guard;
 use wellspring_engine::Permission;
 use wellspring_wire::ag_ui::AgUiBinary;
 
 mod ag_ui;
 mod ai_sdk;
+mod health;
 mod native;
-mod operate;
-mod page;
 mod use_ai;
+mod web_page;
 
 pub(crate) use use_ai::PolledSessions;
 
@@ -39,8 +39,8 @@ pub(crate) fn routes() -> Vec<Route> {
         .chain(ag_ui::routes())
         .chain(ai_sdk::routes())
         .chain(use_ai::routes())
-        .chain(operate::routes())
-        .chain(page::routes())
+        .chain(health::routes())
+        .chain(web_page::routes())
         .collect()
 }
 

@@ -51,20 +51,20 @@
 //! Reading a remote agent: steps, and activities other than a plan, are kept unchanged
 //! ([`Event::Extended`](wellspring_core::Event::Extended)). Names of speakers are dropped.
 
+mod agent_request;
 pub(crate) mod ids;
 mod join;
 mod messages;
-mod prompt;
 pub mod proto;
 mod read;
 mod totals;
 pub mod types;
 mod write;
 
-pub use messages::messages;
-pub use prompt::{
+pub use agent_request::{
     assistant, call, conversation, question, resume_entry, tool_result, user_message,
 };
+pub use messages::messages;
 pub use read::{Asked, End, InputError, PendingCall, ReadError, Reader, Trust};
 pub(crate) use read::{answer, client_tool};
 pub use write::{AgUi, AgUiBinary};

@@ -1,10 +1,19 @@
 //! The `Dialect` trait: what a dialect emits over the life of a stream.
 
+pub(crate) mod encoder;
+pub(crate) mod end_message;
+pub(crate) mod framing;
+pub(crate) mod name;
+pub(crate) mod options;
+pub(crate) mod out;
+pub(crate) mod position;
+pub(crate) mod visible;
+
 use serde::Serialize;
 use wellspring_core::{Event, Outline, Record, Transcript};
 
-use crate::framing::Framing;
-use crate::out::Out;
+use self::framing::Framing;
+use self::out::Out;
 
 /// Translates records into a client's vocabulary, from the first event of a stream to the last.
 ///

@@ -35,39 +35,31 @@ pub mod ai_sdk;
 pub mod anthropic;
 mod dialect;
 pub mod dify;
-mod encoder;
-mod framer;
-mod framing;
 pub mod gemini;
-mod name;
 pub mod ollama;
 pub mod openai_chat;
 pub mod openai_responses;
 pub mod openclaw;
-mod options;
-mod out;
-mod position;
-mod project;
 pub mod provider;
 pub mod record;
 pub mod socket_io;
+mod sse_reader;
 pub mod stream_delta;
 pub mod streaming_event;
-mod text;
 pub mod thought_event;
 pub mod turn_event;
 pub mod use_ai;
 
-pub use dialect::{Before, Closed, Dialect, Fold, Joins};
-pub use encoder::{Encoder, Folded};
-pub use framer::{EVENT_BYTES_MAX, Frame, FrameError, Framer};
-pub use framing::{FramedEvent, Framing, Positions, Shape};
-pub use name::{DialectChoice, DialectName, UnknownDialect};
-pub use options::{
+pub use dialect::encoder::{Encoder, Folded};
+pub use dialect::framing::{FramedEvent, Framing, Positions, Shape};
+pub use dialect::name::{DialectChoice, DialectName, UnknownDialect};
+pub use dialect::options::{
     Encoding, OptionError, OptionName, Options, Reasoning, ReasoningEvents, SubAgents, UsageReports,
 };
-pub use out::{Json, Out};
-pub use position::{ParsePositionError, WirePosition};
+pub use dialect::out::{Json, Out};
+pub use dialect::position::{ParsePositionError, WirePosition};
+pub use dialect::{Before, Closed, Dialect, Fold, Joins};
+pub use sse_reader::{EVENT_BYTES_MAX, Frame, FrameError, Framer};
 
 #[cfg(test)]
-mod testing;
+mod test_helpers;

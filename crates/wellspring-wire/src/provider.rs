@@ -22,22 +22,18 @@ use wellspring_core::{
     Annotation, Batch, Extended, FailureKind, MediaSource, MessagePart, Stop, Usage,
 };
 
-use crate::framer::Frame;
+use crate::sse_reader::Frame;
 
 mod block;
 mod body;
+pub(crate) mod call_ids;
 mod failure;
-#[cfg(test)]
-mod maxima;
 mod names;
-#[cfg(test)]
-mod recorded;
 pub(crate) mod scan;
-#[cfg(test)]
-mod shortcuts;
 pub(crate) mod surroundings;
 #[cfg(test)]
-pub(crate) mod testing;
+pub(crate) mod tests;
+pub(crate) mod text;
 pub(crate) mod think_tags;
 
 pub(crate) use block::Block;

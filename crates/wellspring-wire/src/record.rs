@@ -6,9 +6,9 @@ use std::collections::BTreeSet;
 
 use wellspring_core::{Event, Record};
 
+use crate::dialect::options::Options;
+use crate::dialect::out::Out;
 use crate::dialect::{Before, Closed, Dialect};
-use crate::options::Options;
-use crate::out::Out;
 
 #[cfg(test)]
 mod tests;

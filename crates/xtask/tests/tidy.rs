@@ -252,7 +252,7 @@ fn no_file_names_a_machine() {
 /// protocol.
 #[test]
 fn streams_name_no_protocol() {
-    const PROTOCOLS: [&str; 24] = [
+    const PROTOCOLS: [&str; 26] = [
         "ag_ui",
         "ag-ui",
         "agui",
@@ -272,6 +272,8 @@ fn streams_name_no_protocol() {
         "openclaw",
         "telegram",
         "whatsapp",
+        "slack",
+        "discord",
         "thought_event",
         "stream_delta",
         "streaming_event",
@@ -328,8 +330,11 @@ fn sources_number_their_own_parts() {
 /// the store, an inbox or the audit log.
 #[test]
 fn surfaces_act_through_control() {
-    const SURFACES: [&str; 5] = [
+    const SURFACES: [&str; 8] = [
+        "crates/wellspring-server/src/app/",
+        "crates/wellspring-server/src/socket",
         "crates/wellspring-server/src/surfaces",
+        "crates/wellspring-server/src/webhook_limits.rs",
         "crates/wellspring-channels/src/",
         "crates/wellspring-acp/src/agent",
         "crates/wellspring/src/",
@@ -342,8 +347,8 @@ fn surfaces_act_through_control() {
         "crates/wellspring/src/lib.rs",
         "crates/wellspring-cli/src/doctor.rs",
         "crates/wellspring-cli/src/store.rs",
-        "crates/wellspring-cli/src/place.rs",
-        "crates/wellspring-cli/src/place/backend.rs",
+        "crates/wellspring-cli/src/setup.rs",
+        "crates/wellspring-cli/src/setup/open_store.rs",
         // Stores which process serves a bot, which belongs to no run.
         "crates/wellspring-cli/src/channels/holder.rs",
         "crates/wellspring-cli/src/serve.rs",

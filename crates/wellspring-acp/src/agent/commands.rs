@@ -8,7 +8,7 @@ use wellspring_log::{RunFilter, RunState};
 use wellspring_wire::acp::{besides, carry, merge, part_offers};
 
 use super::Agent;
-use super::follow::COMMANDS_UPDATE;
+use super::prompt::COMMANDS_UPDATE;
 use super::session::Session;
 use crate::rpc::RpcError;
 

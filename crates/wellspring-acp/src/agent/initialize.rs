@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use wellspring_engine::Backend;
 use wellspring_wire::acp::initialize_response;
 
-use super::follow::acp_agent;
+use super::prompt::acp_agent;
 use super::{Agent, Client, VERSION};
 use crate::client::AcpAgent;
 use crate::lock;

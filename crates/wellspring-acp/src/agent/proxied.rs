@@ -8,7 +8,7 @@ use wellspring_core::{Extended, RemoteAgent as _, ThreadId};
 use wellspring_engine::Backend;
 use wellspring_wire::acp::{besides, carry, merge};
 
-use super::follow::{COMMANDS_UPDATE, acp_agent};
+use super::prompt::{COMMANDS_UPDATE, acp_agent};
 use super::session::{News, Session};
 use super::{Agent, text};
 use crate::client::{AcpError, Chosen, Listener, SESSION_OPENED, THEIR_MODE};

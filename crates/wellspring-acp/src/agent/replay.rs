@@ -5,7 +5,7 @@ use wellspring_wire::acp::Acp;
 use wellspring_wire::{Dialect as _, Out};
 
 use super::Agent;
-use super::follow::Updates;
+use super::prompt::Updates;
 use super::session::Session;
 use crate::rpc::RpcError;
 

@@ -14,13 +14,13 @@ use wellspring_core::{
     RemoteRequest, RemoteResume, RunId, ThreadId, Tool,
 };
 
-use super::attend::{Attending, Ear};
+use super::broadcast::{Attending, Ear};
 use super::config::AcpConfig;
 use super::drive::Drive;
 use super::error::AcpError;
 use super::files::Files;
 use super::host::Host;
-use super::peer::{Peer, Serving};
+use super::running_agent::{Peer, Serving};
 use super::session::{Handle, Link, Opened, Session, Wanted};
 use crate::lock;
 use crate::rpc::RpcError;

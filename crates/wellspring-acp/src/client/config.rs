@@ -7,7 +7,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use super::error::AcpError;
-use super::names::KnownAgent;
+use super::known_agents::KnownAgent;
 
 /// Concurrent prompts in one process of an agent by default; beyond that, another process
 /// is started. Sessions share what the agent has loaded, and a process with a hanging session is

@@ -14,9 +14,9 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio_util::task::AbortOnDropHandle;
 use wellspring_core::CancellationToken;
 
-use super::attend::Attending;
+use super::broadcast::Attending;
 use super::error::AcpError;
-use super::record::Recorder;
+use super::message_log::Recorder;
 use crate::lock;
 use crate::rpc::{Peer, Request, RpcError, Unasked, Wish};
 

@@ -5,7 +5,7 @@ use wellspring_core::{
     Content, MediaSource, Message, PartKind, RETURN_RESULT, RemoteRequest, Role,
 };
 
-use super::peer::Peer;
+use super::running_agent::Peer;
 use super::tools::SERVER_NAME;
 
 /// Asks for the result that an agent forgot.

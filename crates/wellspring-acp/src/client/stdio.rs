@@ -13,7 +13,7 @@ use wellspring_mcp::process::{Pipes, Process, clear_environment};
 use super::config::{AcpConfig, AcpTransport};
 use super::connection::{Heard, LINES_WAITING_MAX, Wire};
 use super::error::AcpError;
-use super::names::KnownAgent;
+use super::known_agents::KnownAgent;
 use crate::rpc;
 
 /// Maximum bytes of one message. Files with images take a few megabytes; anything larger comes from

@@ -11,7 +11,7 @@ use wellspring_mcp::{Loopback, LoopbackCall, LoopbackHandler};
 
 use super::config::AcpConfig;
 use super::error::AcpError;
-use super::peer::Peer;
+use super::running_agent::Peer;
 use crate::lock;
 
 /// The name of the MCP server with our tools; agents put it before the tools' names.

@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 use wellspring_log::document::segment;
 use wellspring_log::{Expected, Store, Written};
 
-use crate::place::Place;
+use crate::setup::Setup;
 
 /// Writes of the document per lease, of which one may fail.
 const CHANGES_PER_LEASE: u32 = 3;
@@ -31,8 +31,8 @@ pub(crate) struct Holder {
 }
 
 impl Holder {
-    pub(crate) fn new(place: &Place, bot: &str, lease: Duration) -> Self {
-        let log = place.log();
+    pub(crate) fn new(setup: &Setup, bot: &str, lease: Duration) -> Self {
+        let log = setup.log();
         let document = format!("channel-holder/{}", segment(bot)).into();
         Self { store: Arc::clone(log.store()), document, node: log.node().into(), lease }
     }

@@ -15,12 +15,12 @@ use wellspring_remote::ag_ui::{AgUiAgent, AgUiConfig};
 use wellspring_remote::dify::{App, DifyAgent, DifyConfig};
 use wellspring_remote::openclaw::{OpenClawAgent, OpenClawConfig};
 
+use super::did_you_mean::did_you_mean;
 use super::keys;
 use super::mcp::{DECISIONS, mcp};
-use super::node::{Member, Node, Value};
-use super::problem::did_you_mean;
 use super::provider::{ModelRef, ProviderConfig, above_zero, model_ref, thinking};
 use super::section::{Item, Section, Source, read_file, text};
+use super::value::{Member, Node, Value};
 
 /// Maximum size of a schema file in bytes: the size that a model can still read.
 pub(super) const SCHEMA_BYTES_MAX: u64 = 256 * 1024;

@@ -6,8 +6,8 @@ use wellspring_channels::{Access, InstanceConfig, Language, WhenBusy};
 use wellspring_models::Secret;
 
 use super::keys;
-use super::node::Member;
 use super::section::{Section, Source};
+use super::value::Member;
 
 /// A bot of a chat network.
 #[derive(Debug)]

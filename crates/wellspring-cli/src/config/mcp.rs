@@ -7,8 +7,8 @@ use wellspring_mcp::{McpConfig, McpTimeouts, McpTransport};
 use wellspring_models::Secret;
 
 use super::keys;
-use super::node::{Member, Value};
 use super::section::{Section, Source, text};
+use super::value::{Member, Value};
 
 pub(crate) const DECISIONS: [(&str, Approval); 3] =
     [("allow", Approval::Allow), ("ask", Approval::Ask), ("deny", Approval::Deny)];

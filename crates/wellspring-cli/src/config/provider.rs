@@ -5,14 +5,13 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use wellspring_core::Thinking;
-use wellspring_models::Secret;
-use wellspring_models::breaker::{FAILURES_DEFAULT, REST_DEFAULT};
 use wellspring_models::openai_chat::Vendor;
+use wellspring_models::{Circuit, Secret};
 
+use super::did_you_mean::did_you_mean;
 use super::keys;
-use super::node::{Member, Node, Value};
-use super::problem::did_you_mean;
 use super::section::{Section, Source, text};
+use super::value::{Member, Node, Value};
 
 /// The providers that exist without configuration, in the order in which one of them becomes the
 /// default agent.
@@ -83,8 +82,8 @@ impl ProviderConfig {
             vendor: None,
             thinking: None,
             cache: true,
-            failures: FAILURES_DEFAULT,
-            rest: REST_DEFAULT,
+            failures: Circuit::FAILURES_DEFAULT,
+            rest: Circuit::REST_DEFAULT,
         }
     }
 }
@@ -125,10 +124,10 @@ pub(crate) fn provider(
         source.complain(item.node.line, what, "remove it, or set `kind = \"openai-chat\"`");
     }
     let (failures, rest) = match section.sub("breaker", &keys::BREAKER) {
-        None => (FAILURES_DEFAULT, REST_DEFAULT),
+        None => (Circuit::FAILURES_DEFAULT, Circuit::REST_DEFAULT),
         Some(breaker) => {
-            let failures = above_zero(&breaker, "failures").unwrap_or(FAILURES_DEFAULT);
-            let rest = breaker.duration("rest").unwrap_or(REST_DEFAULT);
+            let failures = above_zero(&breaker, "failures").unwrap_or(Circuit::FAILURES_DEFAULT);
+            let rest = breaker.duration("rest").unwrap_or(Circuit::REST_DEFAULT);
             breaker.done();
             (failures, rest)
         }

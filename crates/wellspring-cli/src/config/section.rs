@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use wellspring_models::Secret;
 
+use super::did_you_mean::{did_you_mean, there_are};
 use super::keys::{Key, Table};
-use super::node::{Member, Node, Value};
-use super::problem::{Problems, did_you_mean, there_are};
+use super::problem::Problems;
+use super::value::{Member, Node, Value};
 
 /// Looks up an environment variable.
 pub(crate) type Environment<'a> = &'a dyn Fn(&str) -> Option<String>;

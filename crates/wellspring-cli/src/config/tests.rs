@@ -202,7 +202,7 @@ fn schemas_and_names_have_a_size() {
 fn depth_has_an_end() {
     let deep =
         |count: usize| format!("---\nextra: {}{}\n---\n", "[".repeat(count), "]".repeat(count));
-    let told = wrong_agent(&deep(node::DEPTH_MAX + 1));
+    let told = wrong_agent(&deep(value::DEPTH_MAX + 1));
     assert!(told.contains("it is nested too deeply"), "{told}");
     // TOML's parser has a limit of its own: exceeding it is an error, not a crash.
     let told = wrong(&format!("x = {}{}", "[".repeat(10_000), "]".repeat(10_000)));

@@ -3,7 +3,7 @@
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::node::{Member, Node, SyntaxError, Value};
+use super::value::{Member, Node, SyntaxError, Value};
 
 /// Reads a file of TOML.
 pub(crate) fn parse(text: &str) -> Result<Node, SyntaxError> {

@@ -6,7 +6,7 @@
 
 use saphyr_parser::{Event, Parser, ScalarStyle, Span, StrInput};
 
-use super::node::{DEPTH_MAX, Member, Node, SyntaxError, Value};
+use super::value::{DEPTH_MAX, Member, Node, SyntaxError, Value};
 
 /// Parses YAML that starts after `lines_before` lines of its file.
 pub(crate) fn parse(text: &str, lines_before: usize) -> Result<Node, SyntaxError> {

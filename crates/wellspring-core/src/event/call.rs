@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use crate::content::ToolContent;
 use crate::id::InboxNo;
-use crate::present::present;
+use crate::nullable::present;
 
 /// The called tool, and where it runs.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]

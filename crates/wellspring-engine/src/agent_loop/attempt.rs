@@ -7,7 +7,7 @@ use wellspring_core::{
 };
 
 use super::{AgentWork, has_calls, last_turn};
-use crate::calls::Running;
+use crate::calls::execute::Running;
 use crate::calls::typed_result::ResultTool;
 use crate::hooks::TurnReport;
 use crate::turn::Turn;

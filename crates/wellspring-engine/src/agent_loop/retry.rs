@@ -9,7 +9,7 @@ use wellspring_core::{
 };
 
 use super::{AgentWork, turns};
-use crate::calls::Running;
+use crate::calls::execute::Running;
 use crate::calls::typed_result::ResultTool;
 use crate::telemetry;
 use crate::turn::Turn;

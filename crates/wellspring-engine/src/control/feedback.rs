@@ -68,7 +68,7 @@ impl Control {
         if let Some(rating) = rating {
             let span = telemetry::rating(&info, part, rating, &self.who.id);
             if !span.is_disabled()
-                && let Some(started) = self.request(run).await?
+                && let Some(started) = self.first_record(run).await?
             {
                 self.runtime.set_span_parent(&span, &started.request);
             }

@@ -44,7 +44,7 @@ impl Control {
     pub async fn recent(&self, thread: ThreadId) -> Result<RecentRuns, ControlError> {
         let mut recent = Vec::new();
         for info in self.newest(thread, RECENT_RUNS_MAX).await? {
-            let started = self.request(info.run).await?;
+            let started = self.first_record(info.run).await?;
             recent.push((info, started));
         }
         Ok(RecentRuns(recent))

@@ -14,7 +14,7 @@ use wellspring_core::{
 use crate::agent_loop::AgentWork;
 use crate::calls::Verdict;
 use crate::calls::typed_result::ResultTool;
-use crate::host::RunHost;
+use crate::context::RunHost;
 use crate::limits::REMOTE_CALLS_WAITING_MAX;
 use crate::remote::call_key;
 use crate::runtime::close::finished;

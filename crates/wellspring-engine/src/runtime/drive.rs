@@ -6,11 +6,12 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use futures::future::FutureExt as _;
-use wellspring_core::{AgentNo, FailureKind, Millis, Outcome, PartId, RunsOn, Transcript, Wait};
+use wellspring_core::{AgentNo, FailureKind, Millis, Outcome, RunsOn, Transcript, Wait};
 use wellspring_log::AppendError;
 
 use crate::agent::AgentDef;
 use crate::agent_loop::AgentWork;
+use crate::calls::client_call::client_call_expiry;
 use crate::run::Run;
 use crate::runtime::close::closing_events;
 
@@ -149,13 +150,4 @@ pub(crate) fn waits(transcript: &Transcript, def: &AgentDef) -> (Vec<Wait>, Opti
     let expires_at = asked.chain(calls).min();
     let waits = questions.chain(client.map(|(call, _)| Wait::Call(*call))).collect();
     (waits, expires_at)
-}
-
-/// When a call that runs in a client expires: counted from when the call was complete.
-pub(crate) fn client_call_expiry(
-    transcript: &Transcript,
-    call: PartId,
-    def: &AgentDef,
-) -> Option<Millis> {
-    Some(transcript.parts.get(&call)?.updated_at.plus(def.timeouts.client_call))
 }

@@ -4,7 +4,7 @@ use rusqlite::types::Type;
 use rusqlite::{Connection, OptionalExtension, params};
 use wellspring_core::Millis;
 
-use super::writer::Db;
+use super::group_commit::Db;
 use super::{int, read, uint};
 use crate::audit::{AUDIT_MAX, Act, AuditEntry, AuditFilter, NewAudit};
 use crate::store::StoreError;

@@ -9,7 +9,7 @@ use wellspring_core::{Command, InboxNo, Millis, RunId, Seq, ThreadId};
 
 use super::batch::{self, Batch, End, Entry, Looked};
 use super::check::run_columns;
-use super::sum::chain_start;
+use super::checksum::chain_start;
 use super::write::TAKEN;
 use super::{int, uint};
 use crate::due::{Due, DueQuery, NodeBeat};

@@ -1,26 +1,18 @@
-//! The file: its schema, its connections, its permissions.
+//! The schema of the file, and its migrations.
 
 use std::collections::BTreeMap;
-use std::fs::{self, OpenOptions};
-use std::io;
 use std::path::Path;
 use std::time::Instant;
 
-use rusqlite::config::DbConfig;
-use rusqlite::{Connection, OpenFlags, OptionalExtension, TransactionBehavior, params};
+use rusqlite::{Connection, OptionalExtension, TransactionBehavior, params};
 use wellspring_core::Seq;
 
 use super::batch::{self, End, Entry};
 use super::check::{self, Damage};
-use super::writer::is_busy;
-use super::{
-    BUSY_TIMEOUT, MIGRATION_POLL, MIGRATION_TIMEOUT, OpenError, SqliteOptions, int, read, write,
-};
-use super::{document, sum, threads};
+use super::group_commit::is_busy;
+use super::{MIGRATION_POLL, MIGRATION_TIMEOUT, OpenError, checksum, document, int, read, threads};
 use crate::codec;
 use crate::document::segment;
-use crate::options::Durability;
-use crate::store::StoreError;
 
 /// Marks a file as ours ("Well").
 const APPLICATION_ID: i64 = 0x5765_6c6c;
@@ -172,7 +164,7 @@ fn add_checksums(connection: &Connection) -> rusqlite::Result<()> {
     let mut runs = connection.prepare("SELECT id, run FROM runs")?;
     let mut rows = runs.query([])?;
     while let Some(row) = rows.next()? {
-        let crc = sum::chain_start(read::run_id(row, 1)?);
+        let crc = checksum::chain_start(read::run_id(row, 1)?);
         ends.insert(row.get(0)?, End { head: Seq(0), crc });
     }
     let upto: i64 = connection.query_row("SELECT upto FROM placed", [], |row| row.get(0))?;
@@ -333,71 +325,12 @@ fn settings_into_documents(connection: &Connection) -> rusqlite::Result<()> {
     connection.execute_batch("DROP TABLE settings")
 }
 
-/// Creates the file, and its directory if missing, readable by its owner only. SQLite gives its
-/// other files the same permissions.
-pub(super) fn make_private(path: &Path) -> io::Result<()> {
-    if let Some(directory) = path.parent().filter(|parent| !parent.as_os_str().is_empty())
-        && !directory.exists()
-    {
-        let mut builder = fs::DirBuilder::new();
-        builder.recursive(true);
-        #[cfg(unix)]
-        std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-        builder.create(directory)?;
-    }
-    new_private_file(path)
-}
-
-pub(super) fn new_private_file(path: &Path) -> io::Result<()> {
-    let mut options = OpenOptions::new();
-    options.write(true).create(true).truncate(false);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    options.open(path).map(drop)
-}
-
-pub(super) fn connect(path: &Path) -> rusqlite::Result<Connection> {
-    configure(Connection::open(path)?)
-}
-
-pub(super) fn connect_reader(path: &Path) -> rusqlite::Result<Connection> {
-    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY
-        | OpenFlags::SQLITE_OPEN_NO_MUTEX
-        | OpenFlags::SQLITE_OPEN_URI;
-    configure(Connection::open_with_flags(path, flags)?)
-}
-
-/// A connection that creates no other files, for a disk on which that is impossible. Nothing
-/// may write to the file meanwhile, so it fails if the write-ahead log is not empty.
-pub(super) fn connect_immutable(path: &Path) -> rusqlite::Result<Connection> {
-    let mut wal = path.as_os_str().to_owned();
-    wal.push("-wal");
-    let name = path.to_str().filter(|_| fs::metadata(&wal).map_or(0, |wal| wal.len()) == 0);
-    let name = name.ok_or(rusqlite::Error::InvalidPath(path.to_owned()))?;
-    let name = name.replace('%', "%25").replace('?', "%3f").replace('#', "%23");
-    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY
-        | OpenFlags::SQLITE_OPEN_NO_MUTEX
-        | OpenFlags::SQLITE_OPEN_URI;
-    configure(Connection::open_with_flags(format!("file:{name}?immutable=1"), flags)?)
-}
-
 /// Whether a read-only file has the current schema, and what is damaged in it.
 pub(super) fn look_at(connection: &Connection) -> rusqlite::Result<(bool, Option<Damage>)> {
     let number = |pragma| connection.pragma_query_value(None, pragma, |row| row.get::<_, i64>(0));
     let known = number("application_id")? == APPLICATION_ID
         && number("user_version")? == int(MIGRATIONS.len() as u64);
     Ok((known, check::structure(connection)))
-}
-
-fn configure(connection: Connection) -> rusqlite::Result<Connection> {
-    connection.busy_timeout(BUSY_TIMEOUT)?;
-    connection.set_prepared_statement_cache_capacity(64);
-    // Keeps a statement's query plan. Without it, many statements are planned again for every
-    // new value.
-    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
-    sum::register(&connection)?;
-    threads::add_function(&connection)?;
-    Ok(connection)
 }
 
 /// Migrates the file to the current schema, unless its structure is damaged.
@@ -500,81 +433,6 @@ pub(super) fn is_large(connection: &Connection) -> rusqlite::Result<bool> {
     Ok(number("page_count")?.saturating_mul(number("page_size")?) > check::AT_ONCE_BYTES)
 }
 
-/// Removes what a process that died during a deletion left behind.
-pub(super) fn finish_deletions(connection: &mut Connection) -> rusqlite::Result<()> {
-    let some = "SELECT 1 FROM doomed LIMIT 1";
-    if !connection.prepare(some)?.exists([])? {
-        return Ok(());
-    }
-    // A run that still has a row was not deleted, whatever a damaged row says.
-    let next = "SELECT run FROM doomed WHERE run NOT IN (SELECT id FROM runs) LIMIT 1";
-    loop {
-        let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        let key = transaction.query_row(next, [], |row| row.get(0));
-        match key {
-            Ok(key) => write::sweep(&transaction, key)?,
-            Err(rusqlite::Error::QueryReturnedNoRows) => return Ok(()),
-            Err(error) => return Err(error),
-        };
-        transaction.commit()?;
-    }
-}
-
-pub(super) fn configure_writer(
-    connection: &Connection,
-    options: &SqliteOptions,
-) -> rusqlite::Result<()> {
-    synchronous(connection, options)?;
-    if let Some(bytes) = options.bytes_max {
-        let page: i64 = connection.pragma_query_value(None, "page_size", |row| row.get(0))?;
-        let pages = int(bytes) / page.max(1);
-        connection.pragma_update_and_check(None, "max_page_count", pages.max(1), |_| Ok(()))?;
-    }
-    Ok(())
-}
-
-pub(super) fn configure_checkpointer(
-    connection: &Connection,
-    options: &SqliteOptions,
-) -> rusqlite::Result<()> {
-    synchronous(connection, options)?;
-    // A checkpoint that waits for readers also blocks the writer.
-    connection.busy_timeout(super::checkpoint::BUSY_TIMEOUT)
-}
-
-fn synchronous(connection: &Connection, options: &SqliteOptions) -> rusqlite::Result<()> {
-    let level = match options.durability {
-        Durability::ProcessCrash => "normal",
-        Durability::PowerLoss => "full",
-    };
-    connection.pragma_update(None, "synchronous", level)
-}
-
-/// Copies a consistent state of everything to a new file.
-pub(super) fn backup(from: &Path, to: &Path) -> Result<(), StoreError> {
-    let failed = |error: Box<dyn std::error::Error + Send + Sync>| {
-        StoreError::failed("making a backup", error)
-    };
-    if to.exists() {
-        let error = io::Error::new(io::ErrorKind::AlreadyExists, to.display().to_string());
-        return Err(failed(error.into()));
-    }
-    let name = to.to_str().ok_or_else(|| failed("the path is not UTF-8".into()))?;
-    new_private_file(to).map_err(|error| failed(error.into()))?;
-    let copied = connect_reader(from)
-        .and_then(|connection| connection.execute("VACUUM INTO ?1", [name]))
-        .map_err(|error| failed(error.into()))
-        .and_then(|_| {
-            let sync = OpenOptions::new().write(true).open(to).and_then(|file| file.sync_all());
-            sync.map_err(|error| failed(error.into()))
-        });
-    if copied.is_err() {
-        // An incomplete backup must not be left behind.
-        let _ = fs::remove_file(to);
-    }
-    copied
-}
-
 #[cfg(test)]
 mod tests {
     use wellspring_core::{AgentNo, Event, InboxNo, Millis, Outcome, PartId, Record, RunId, Stop};
@@ -583,7 +441,8 @@ mod tests {
     use crate::audit::AuditFilter;
     use crate::document::DocumentFilter;
     use crate::sqlite::audit;
-    use crate::store::{ExternalId, Page, StoredFrame};
+    use crate::sqlite::connect::configure;
+    use crate::store::{ExternalId, Page, StoreError, StoredFrame};
     use crate::thread::ThreadFilter;
 
     #[test]

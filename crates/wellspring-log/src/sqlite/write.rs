@@ -1,14 +1,14 @@
 //! Writes, each within the writer's transaction.
 
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, OptionalExtension, TransactionBehavior, params};
 use wellspring_core::{InboxNo, RunId, Seq};
 
-use super::alive::Ended;
 use super::batch::{self, End};
+use super::checksum::chain_start;
+use super::group_commit::{Db, Head};
+use super::lock_file::Ended;
 use super::read::{self, state_code};
-use super::sum::chain_start;
-use super::watching::{last_number, note_deletion};
-use super::writer::{Db, Head};
+use super::watch::{last_number, note_deletion};
 use super::{audit, check, threads};
 use super::{int, uint};
 use crate::inbox::{InboxEntry, InboxRoom, NewCommand, Plan, PutAll, plan};
@@ -446,4 +446,24 @@ pub(super) fn sweep(connection: &Connection, key: i64) -> rusqlite::Result<bool>
     }
     connection.execute("DELETE FROM doomed WHERE run = ?1", [key])?;
     Ok(false)
+}
+
+/// Removes what a process that died during a deletion left behind.
+pub(super) fn finish_deletions(connection: &mut Connection) -> rusqlite::Result<()> {
+    let some = "SELECT 1 FROM doomed LIMIT 1";
+    if !connection.prepare(some)?.exists([])? {
+        return Ok(());
+    }
+    // A run that still has a row was not deleted, whatever a damaged row says.
+    let next = "SELECT run FROM doomed WHERE run NOT IN (SELECT id FROM runs) LIMIT 1";
+    loop {
+        let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let key = transaction.query_row(next, [], |row| row.get(0));
+        match key {
+            Ok(key) => sweep(&transaction, key)?,
+            Err(rusqlite::Error::QueryReturnedNoRows) => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        transaction.commit()?;
+    }
 }

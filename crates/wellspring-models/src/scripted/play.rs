@@ -9,8 +9,8 @@ use futures::stream;
 use wellspring_core::{AttemptStream, Batch, FailureKind, ModelError, Stop, Usage};
 
 use super::control::{Failure, Gate};
+use super::pieces::{NotOpen, Voice};
 use super::say::{Say, Step};
-use super::voice::{NotOpen, Voice};
 
 /// Plays one turn. It spawns no task, so dropping it ends it.
 pub(super) struct Player {

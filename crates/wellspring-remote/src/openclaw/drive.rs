@@ -3,6 +3,8 @@
 //! It advances only while its stream is polled. Messages that arrive in the meantime wait in
 //! the run's inbox.
 
+mod reconnect;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,13 +16,11 @@ use wellspring_core::{
     Batch, Content, Context, Event as Fact, FailureKind, MediaSource, ModelError, RemoteRequest,
     Stop,
 };
-use wellspring_wire::openclaw::{Abort, End, InFlightRun, Prompt, Reader, Response};
+use wellspring_wire::openclaw::{Abort, End, Prompt, Reader, Response};
 
+use self::reconnect::is_still_running;
 use super::connection::{Heard, Inbox, Link};
 use super::{RUNS_WAITING_MAX, Shared};
-
-/// How often the wait before the next connection is doubled: from 0.1 s to 6.4 s.
-const DOUBLINGS_MAX: u32 = 6;
 
 /// How long the gateway may take to stop a run. The run ends here in any case.
 const ABORT_TIME: Duration = Duration::from_secs(2);
@@ -96,7 +96,7 @@ impl crate::drive::Drive for Drive {
             };
             self.phase = next.unwrap_or_else(|error| {
                 self.leave();
-                self.shared.circuit.note(Some(&error));
+                self.shared.circuit.note(Some(&error), Instant::now().into_std());
                 self.reader.close(&mut self.batch);
                 Phase::Failed(error)
             });
@@ -155,7 +155,7 @@ impl Drive {
 
     /// Waits for a slot on the connection, and emits the handle.
     async fn queue(&mut self) -> Result<Phase, ModelError> {
-        self.shared.circuit.admit(&self.shared.name)?;
+        self.shared.circuit.admit(Instant::now().into_std())?;
         if !self.take_place().await? {
             return Ok(self.cancelled().await);
         }
@@ -297,7 +297,7 @@ impl Drive {
             }
         };
         self.leave();
-        self.shared.circuit.note(None);
+        self.shared.circuit.note(None, Instant::now().into_std());
         self.batch.stop(stop, None);
         Ok(Phase::Done)
     }
@@ -315,92 +315,6 @@ impl Drive {
                 () = tokio::time::sleep_until(deadline) => return,
             }
         }
-    }
-
-    /// Reconnects and finds the run again.
-    async fn reconnect(&mut self) -> Result<Phase, ModelError> {
-        self.awaits_result = false;
-        self.link = None;
-        if !self.pause().await {
-            return Ok(self.cancelled().await);
-        }
-        self.find().await
-    }
-
-    /// Tries to find the run until its idle timeout. Runs survive lost connections, so an
-    /// unreachable gateway does not mean that the run has ended.
-    async fn find(&mut self) -> Result<Phase, ModelError> {
-        let until = self.heard_at + self.shared.config.idle;
-        loop {
-            match self.adopt().await {
-                Err(error)
-                    if error.kind() == FailureKind::Unavailable && Instant::now() < until =>
-                {
-                    tracing::warn!(agent = &*self.shared.name, %error, "reconnecting");
-                }
-                found => return found,
-            }
-            if !self.pause().await {
-                return Ok(self.cancelled().await);
-            }
-        }
-    }
-
-    /// Waits before the next connection; `false` if the run was cancelled during the wait.
-    async fn pause(&mut self) -> bool {
-        let wait = Duration::from_millis(100 << self.reconnects.min(DOUBLINGS_MAX));
-        self.reconnects = self.reconnects.saturating_add(1);
-        tokio::select! {
-            biased;
-            () = self.context.signal().cancelled() => false,
-            () = tokio::time::sleep(wait) => true,
-        }
-    }
-
-    /// Finds the run again: subscribes to its session, continues its text, and requests to be
-    /// notified of its end.
-    async fn adopt(&mut self) -> Result<Phase, ModelError> {
-        if !self.take_place().await? {
-            return Ok(self.cancelled().await);
-        }
-        let Some(link) = self.connected().await? else { return Ok(self.cancelled().await) };
-        let lost = || self.shared.error(FailureKind::Unavailable, "the connection was lost again");
-        let same_process = self.handle.boot_id == link.hello.boot_id;
-        let key = json!({"key": &self.handle.session_key});
-        link.request("sessions.messages.subscribe", key).await.ok_or_else(lost)?;
-        let history = json!({"sessionKey": &self.handle.session_key, "limit": 1});
-        let history = link.request("chat.history", history).await.ok_or_else(lost)?;
-        let going_on =
-            InFlightRun::of(&history.payload).filter(|run| run.run_id == self.handle.run_id);
-        if let Some(run) = &going_on {
-            self.reader.adopt(run, &mut self.batch);
-        }
-        let mut asked = wait(&self.handle.run_id);
-        asked["timeoutMs"] = json!(0);
-        let known = link.request("agent.wait", asked).await.ok_or_else(lost)?;
-        if known.ok && !is_still_running(&known) {
-            // Unread events may contain the last text.
-            while let Some(heard) = self.inbox.pop() {
-                self.hear(heard, &link).await;
-            }
-            self.reader.response(&known, &mut self.batch);
-            return match self.reader.end().cloned() {
-                Some(end) => self.ended(end, &link).await,
-                None => Ok(Phase::Listen),
-            };
-        }
-        if !same_process && going_on.is_none() {
-            let what = "cannot go on: the gateway was restarted and its run is gone; ask again";
-            return Err(self.shared.error(FailureKind::Lost, what));
-        }
-        // The gateway has just reported that the run is active.
-        self.heard_at = Instant::now();
-        if !self.handle.accepted && going_on.is_none() {
-            // The gateway may not have received the prompt. If it has, it recognises the key.
-            return Ok(Phase::Prompt);
-        }
-        link.request_for(&self.inbox, "agent.wait", wait(&self.handle.run_id)).await;
-        Ok(Phase::Listen)
     }
 
     /// Asks the gateway to stop the run; `false` if the request may not have arrived.
@@ -471,18 +385,6 @@ impl Drop for Drive {
 
 fn wait(run_id: &str) -> Value {
     json!({"runId": run_id, "timeoutMs": WAIT_TIME.as_millis()})
-}
-
-/// Whether a response to `agent.wait` means that the run is still active.
-fn is_still_running(response: &Response) -> bool {
-    match response.status() {
-        "pending" => true,
-        "timeout" => {
-            // An `agent` response with this status has a summary.
-            response.payload["endedAt"].is_null() && response.payload["summary"].is_null()
-        }
-        _ => false,
-    }
 }
 
 /// The text of a prompt. The gateway requires one.

@@ -9,7 +9,7 @@ use hyper::body::{Frame, SizeHint};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::places::{Place, Places};
+use super::capacity::{Place, Places};
 use super::{HEAD_TIMEOUT, Protocol, UNREAD_TIMEOUT};
 use crate::lock;
 

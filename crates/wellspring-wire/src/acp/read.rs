@@ -17,7 +17,7 @@ pub use call::ARGUMENTS_BYTES_MAX;
 pub use our_tools::OurTools;
 pub use permission::{Permission, PermissionKind, PermissionOption};
 
-use super::unknown::{REST, besides, left};
+use super::unknown_members::{REST, besides, left};
 use super::{ELICITATION, ORIGIN, PERMISSION};
 use call::Call;
 pub(super) use content::{has_sound_meta, is_block};
@@ -476,6 +476,4 @@ fn stop(reason: Option<&str>) -> Stop {
 }
 
 #[cfg(test)]
-mod recorded;
-#[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -1,10 +1,10 @@
 //! Records to ACP.
 
 mod answer;
-mod ask;
+mod call_content;
 mod content;
 mod initialize;
-mod shown;
+mod questions;
 mod update;
 
 #[cfg(test)]
@@ -21,19 +21,19 @@ use wellspring_core::{
 };
 
 pub use answer::{elicitation_response, permission_response};
-pub use ask::{Asked, Asking, Offers};
+pub use call_content::{RUNNING_BYTES_MAX, SHOWN_BYTES_MAX};
 pub use content::{PromptError, content_block, prompt};
 pub use initialize::initialize_response;
-pub use shown::{RUNNING_BYTES_MAX, SHOWN_BYTES_MAX};
+pub use questions::{Asked, Asking, Offers};
 
-use super::unknown::{OURS, REST, carried, is_sayable, left, merge};
+use super::unknown_members::{OURS, REST, carried, is_sayable, left, merge};
 use super::{CALLS_MAX, ORIGIN, RAW_INPUT, RAW_OUTPUT};
+use crate::dialect::options::{Options, Reasoning, UsageReports};
+use crate::dialect::out::Out;
+use crate::dialect::visible::{Grown, PARAGRAPH, TAKEN_BACK, breaks, grown, shown_call, wire_id};
 use crate::dialect::{Before, Closed, Dialect, Fold};
-use crate::options::{Options, Reasoning, UsageReports};
-use crate::out::Out;
-use crate::project::{Grown, PARAGRAPH, TAKEN_BACK, breaks, grown, shown_call, wire_id};
+use call_content::{Room, Shown, Voice};
 use content::text_block;
-use shown::{Room, Shown, Voice};
 use update::{Location, PlanEntry, Said, Status, ToolCallUpdate, Window, kind};
 
 /// Writes a run as the `update`s of `session/update` notifications.
@@ -434,7 +434,7 @@ impl Acp {
                 out.event(&Said::ToolCallUpdate(ToolCallUpdate {
                     id: Some(id),
                     status: Some(Status::Failed),
-                    content: Some(vec![shown::text(TAKEN_BACK)]),
+                    content: Some(vec![call_content::text(TAKEN_BACK)]),
                     ..Default::default()
                 }));
             }

@@ -1,8 +1,8 @@
 //! Reads AG-UI: a client's request, and a remote agent's events.
 
-mod asked;
-mod remote;
+mod agent_events;
+mod request;
 
-pub use asked::{Asked, InputError, Trust};
-pub(crate) use asked::{answer, client_tool};
-pub use remote::{End, PendingCall, ReadError, Reader};
+pub use agent_events::{End, PendingCall, ReadError, Reader};
+pub use request::{Asked, InputError, Trust};
+pub(crate) use request::{answer, client_tool};

@@ -19,7 +19,7 @@ use self::client::{Client, Settled};
 use self::rules::Rules;
 use super::join::interrupted;
 use super::{AgUi, messages};
-use crate::testing::{outlined, typed, written};
+use crate::test_helpers::{outlined, typed, written};
 use crate::{DialectName, Encoder, Options, Out, Reasoning, UsageReports, WirePosition};
 
 fn read(mut encoder: Encoder, records: &[Record], frame: usize) -> Out {

@@ -4,31 +4,31 @@
 //! with a module each for parts, tools, starts and ends. [`scene`] determines what is open, and
 //! [`ask`] encodes open questions and calls.
 
-mod ask;
-mod fact;
-mod mend;
+mod cut_off_json;
+mod open_parts;
 mod parts;
-mod scene;
-mod spans;
+mod questions;
+mod record;
+mod starts_and_ends;
 mod tools;
 
 use wellspring_core::{AgentNo, Event as Fact, Outline, PartId, PartOutline, PartShape, Record};
 
-use fact::Project;
-pub(super) use fact::words;
+pub(super) use open_parts::{Scene, result_metadata, tool_metadata};
 pub(super) use parts::messages_snapshot;
-pub(super) use scene::{Scene, result_metadata, tool_metadata};
-pub(super) use spans::terminal;
+use record::Project;
+pub(super) use record::words;
+pub(super) use starts_and_ends::terminal;
 pub(super) use tools::progress_start;
 
 use super::join::{interrupted, join};
 use super::messages::{Texts, conversation_messages};
 use super::types::{Event, Message, RunError};
 use super::{ids, proto};
+use crate::dialect::framing::{Framing, Shape};
+use crate::dialect::options::{Options, Reasoning, UsageReports};
+use crate::dialect::out::Out;
 use crate::dialect::{Before, Closed, Dialect, Fold, Joins};
-use crate::framing::{Framing, Shape};
-use crate::options::{Options, Reasoning, UsageReports};
-use crate::out::Out;
 
 /// The dialect `ag_ui`.
 ///

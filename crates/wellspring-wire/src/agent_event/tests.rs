@@ -7,7 +7,7 @@ use wellspring_testkit::RunBuilder;
 use wellspring_testkit::arbitrary::{arb_records, arb_run};
 
 use super::{AgentEvent, AgentEvents, ExecutionContext as _, ToolEvent, events};
-use crate::testing::{encode, render_samples, typed, written};
+use crate::test_helpers::{encode, render_samples, typed, written};
 use crate::{DialectName, Encoder, Options, Out, SubAgents};
 
 #[test]

@@ -8,12 +8,13 @@ use wellspring_core::{
 };
 
 use super::types::{AgentEvent, ToolEvent};
-use crate::dialect::{Before, Closed, Dialect};
-use crate::options::{Options, Reasoning, SubAgents};
-use crate::out::Out;
-use crate::project::{
-    AskedBy, Asking, Grown, PARAGRAPH, TAKEN_BACK, asked_by, breaks, grown, shortfall, shown_call,
+use crate::dialect::end_message::shortfall;
+use crate::dialect::options::{Options, Reasoning, SubAgents};
+use crate::dialect::out::Out;
+use crate::dialect::visible::{
+    AskedBy, Asking, Grown, PARAGRAPH, TAKEN_BACK, asked_by, breaks, grown, shown_call,
 };
+use crate::dialect::{Before, Closed, Dialect};
 
 /// The tool name of a question that belongs to no call.
 const QUESTION: &str = "question";

@@ -11,7 +11,7 @@ use wellspring_testkit::{RUN, RunBuilder, samples};
 use super::types::ChatRequest;
 use super::{Asked, Branch, InputError};
 use crate::DialectName;
-use crate::testing::{encode, outlined, render_samples};
+use crate::test_helpers::{encode, outlined, render_samples};
 
 #[test]
 fn samples() {

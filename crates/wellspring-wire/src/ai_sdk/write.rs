@@ -12,10 +12,10 @@ use wellspring_core::{
 };
 
 use super::types::{DataPart, FinishReason, UiMessageChunk as Chunk, UserPart};
+use crate::dialect::framing::Framing;
+use crate::dialect::options::{Options, Reasoning, UsageReports};
+use crate::dialect::out::Out;
 use crate::dialect::{Before, Closed, Dialect, Fold};
-use crate::framing::Framing;
-use crate::options::{Options, Reasoning, UsageReports};
-use crate::out::Out;
 
 /// The dialect `ai_sdk`.
 #[derive(Debug, Default)]

@@ -10,12 +10,12 @@ use wellspring_core::{
 
 use super::types::{BlockInput, Message, StreamEvent, Usage};
 use super::{ORIGIN, write};
-use crate::framer::Frame;
 use crate::provider::scan::{Half, Quoted, Scan};
 use crate::provider::surroundings::Surroundings;
 use crate::provider::{
     AnswerReader, CUT_ARGUMENTS, Failure, ReadError, SOURCES_MAX, ToolNames, mark, stop_reason,
 };
+use crate::sse_reader::Frame;
 
 /// Blocks per answer. The longest answers, with dozens of searches, have a few hundred; the
 /// limit keeps a peer from filling the memory.

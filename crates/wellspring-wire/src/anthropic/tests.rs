@@ -5,8 +5,8 @@ mod writing;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::framer::Framer;
-use crate::provider::testing::{Heard, request, stream_cut_anywhere};
+use crate::provider::tests::{Heard, request, stream_cut_anywhere};
+use crate::sse_reader::Framer;
 
 /// A stream of these events.
 fn sse(events: &[Value]) -> String {

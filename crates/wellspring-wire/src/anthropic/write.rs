@@ -11,8 +11,8 @@ use wellspring_core::{
 };
 
 use super::ORIGIN;
+use crate::provider::call_ids::CallIds;
 use crate::provider::{Block, Body, LeftOut, NameRule, Written, decoded_text, is_of, marks};
-use crate::text::CallIds;
 
 pub(super) const NAMES: NameRule = NameRule::COMMON;
 

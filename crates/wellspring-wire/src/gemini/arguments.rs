@@ -22,7 +22,7 @@ use serde_json::{Map, Value};
 use super::types::PartialArg;
 use crate::provider::ReadError;
 use crate::provider::scan::{Half, Quoted};
-use crate::text::escape;
+use crate::provider::text::escape;
 
 /// Maximum depth of arguments. serde reads at most 128 levels, and real arguments have far
 /// fewer.

@@ -1,6 +1,6 @@
 //! Reads chunks of the stream, or a whole response, into a batch.
 
-mod hot;
+mod fast_path;
 
 use std::collections::BTreeSet;
 
@@ -17,10 +17,10 @@ use super::{ORIGIN, PART, REPEATS, SIGNATURE};
 use crate::Frame;
 use crate::provider::scan::{Half, Quoted};
 use crate::provider::surroundings::Surroundings;
+use crate::provider::text::member;
 use crate::provider::{
     AnswerReader, CUT_ARGUMENTS, Failure, ReadError, SOURCES_MAX, ToolNames, mark, stop_reason,
 };
-use crate::text::member;
 
 /// Reads one response.
 #[derive(Debug, Default)]

@@ -11,8 +11,8 @@ use super::types::PartialArg;
 use super::*;
 use crate::Framer;
 use crate::provider::ReadError;
-use crate::provider::testing::{Heard, checked, request, stream, stream_cut_anywhere, whole};
-use crate::testing::cut;
+use crate::provider::tests::{Heard, checked, request, stream, stream_cut_anywhere, whole};
+use crate::test_helpers::cut;
 
 fn read(body: impl AsRef<[u8]>) -> Heard {
     checked(Reader::default(), Framer::sse(), body)

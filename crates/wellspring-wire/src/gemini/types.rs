@@ -11,7 +11,7 @@ use serde::de::{Deserializer, IgnoredAny, SeqAccess, Visitor};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::text::Text;
+use crate::provider::text::Text;
 
 /// One chunk: `GenerateContentResponse`.
 #[derive(Debug, Default, Deserialize)]

@@ -10,8 +10,8 @@ use wellspring_core::{
 
 use super::schema::declared;
 use super::{ORIGIN, PART, REPEATS, SIGNATURE};
+use crate::provider::text::{member, object, pictures, words};
 use crate::provider::{Body, LeftOut, NameRule, Written, is_of, marks};
-use crate::text::{member, object, pictures, words};
 
 /// Function names must start with a letter or an underscore.
 pub(super) const NAMES: NameRule = NameRule { chars_max: 64, starts_with_letter: true };

@@ -7,7 +7,7 @@ use wellspring_core::{
 
 use super::*;
 use crate::Framer;
-use crate::provider::testing::{Heard, checked, request, stream_cut_anywhere, whole};
+use crate::provider::tests::{Heard, checked, request, stream_cut_anywhere, whole};
 
 fn read(body: impl AsRef<[u8]>) -> Heard {
     checked(Reader::default(), Framer::ndjson(), body)

@@ -4,7 +4,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::text::Text;
+use crate::provider::text::Text;
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]

@@ -9,8 +9,9 @@ use wellspring_core::{
 };
 
 use super::ORIGIN;
+use crate::provider::call_ids::CallIds;
+use crate::provider::text::{object, pictures, words};
 use crate::provider::{Block, Body, LeftOut, NameRule, Written, is_of};
-use crate::text::{CallIds, object, pictures, words};
 
 pub(super) const NAMES: NameRule = NameRule::COMMON;
 

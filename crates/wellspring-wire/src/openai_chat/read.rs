@@ -9,7 +9,6 @@ use wellspring_core::{
 };
 
 use super::{ORIGIN, write};
-use crate::framer::Frame;
 use crate::provider::scan::{Half, Quoted, Scan};
 use crate::provider::surroundings::Surroundings;
 use crate::provider::think_tags::{self, Held, Piece, ThinkTags};
@@ -17,6 +16,7 @@ use crate::provider::{
     AnswerReader, CUT_ARGUMENTS, Failure, ReadError, SOURCES_MAX, ToolNames, mark,
     media_of_data_url, stop_reason, thought_text,
 };
+use crate::sse_reader::Frame;
 
 /// Calls per answer; the limit keeps a peer from filling the memory.
 pub const CALLS_MAX: usize = 1024;

@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 use wellspring_core::Message;
 
 use super::*;
-use crate::framer::Framer;
-use crate::provider::testing::{Heard, request, stream_cut_anywhere};
+use crate::provider::tests::{Heard, request, stream_cut_anywhere};
+use crate::sse_reader::Framer;
 
 fn sse(chunks: &[Value]) -> String {
     chunks.iter().map(|chunk| format!("data: {chunk}\n\n")).collect()

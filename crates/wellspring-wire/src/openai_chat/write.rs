@@ -8,8 +8,8 @@ use wellspring_core::{
 
 use super::ORIGIN;
 use super::vendor::{CallIdRule, Effort, LimitMember, ReasoningBack, SchemaForm, Vendor};
+use crate::provider::call_ids::CallIds;
 use crate::provider::{Block, Body, LeftOut, NameRule, Written, decoded_text, marks};
-use crate::text::CallIds;
 
 pub(super) const NAMES: NameRule = NameRule::COMMON;
 

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 use wellspring_core::{PartKind, RunsOn, ToolCall, ToolKind};
 
-use crate::text::member;
+use crate::provider::text::member;
 
 /// How an item is handled.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

@@ -1,6 +1,6 @@
 //! Reads events of the stream, or a whole response, into a batch.
 
-mod hot;
+mod fast_path;
 mod item;
 mod whole;
 
@@ -14,8 +14,8 @@ use super::types::{Response, StreamEvent};
 use super::write::NAMES;
 use crate::Frame;
 use crate::provider::surroundings::Surroundings;
+use crate::provider::text::member;
 use crate::provider::{AnswerReader, Failure, ReadError, ToolNames, stop_reason};
-use crate::text::member;
 use item::{Form, Item, Place, What, spoken};
 
 /// Items per response: as many as a turn may have parts.

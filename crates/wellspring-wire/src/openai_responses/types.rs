@@ -7,7 +7,7 @@
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::text::Text;
+use crate::provider::text::Text;
 
 /// Any event of the stream.
 #[derive(Debug, Default, Deserialize)]

@@ -9,8 +9,9 @@ use wellspring_core::{
 };
 
 use super::{ITEM, ORIGIN, PIECE};
+use crate::provider::call_ids::CallIds;
+use crate::provider::text::{member, object, pictures, words};
 use crate::provider::{Body, LeftOut, NameRule, Written, marks};
-use crate::text::{CallIds, member, object, pictures, words};
 
 pub(super) const NAMES: NameRule = NameRule::COMMON;
 

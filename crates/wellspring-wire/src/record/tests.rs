@@ -4,7 +4,7 @@ use wellspring_testkit::arbitrary::arb_record;
 use wellspring_testkit::samples;
 
 use super::{KINDS, Records, kind};
-use crate::testing::render_samples;
+use crate::test_helpers::render_samples;
 use crate::{Dialect as _, DialectName, Encoder, Options, Out};
 
 #[test]

@@ -4,7 +4,7 @@ use wellspring_testkit::RunBuilder;
 use wellspring_testkit::arbitrary::arb_run;
 
 use super::StreamDelta;
-use crate::testing::render_samples;
+use crate::test_helpers::render_samples;
 use crate::{DialectName, Encoder, Out};
 
 #[test]

@@ -5,10 +5,11 @@ use wellspring_core::{
 };
 
 use super::types::StreamDelta;
+use crate::dialect::end_message::failure;
+use crate::dialect::options::{Options, Reasoning};
+use crate::dialect::out::Out;
+use crate::dialect::visible::PARAGRAPH;
 use crate::dialect::{Before, Closed, Dialect, Fold};
-use crate::options::{Options, Reasoning};
-use crate::out::Out;
-use crate::project::{PARAGRAPH, failure};
 
 impl StreamDelta {
     /// The snapshot at `now`; `None` if there is nothing to show yet.

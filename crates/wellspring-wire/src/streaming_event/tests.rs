@@ -3,7 +3,7 @@ use wellspring_testkit::arbitrary::{arb_records, arb_run};
 
 use super::{StreamingEvent, events};
 use crate::DialectName;
-use crate::testing::{render_samples, typed, written};
+use crate::test_helpers::{render_samples, typed, written};
 
 #[test]
 fn samples() {

@@ -3,9 +3,9 @@
 use wellspring_core::{AgentNo, AgentOutline, Event, Outline, PartShape, Record, Role};
 
 use super::types::StreamingEvent;
+use crate::dialect::out::Out;
+use crate::dialect::visible::{Grown, PARAGRAPH, breaks, grown};
 use crate::dialect::{Before, Closed, Dialect};
-use crate::out::Out;
-use crate::project::{Grown, PARAGRAPH, breaks, grown};
 
 /// StreamingEvents as JSON.
 #[derive(Clone, Copy, Debug, Default)]

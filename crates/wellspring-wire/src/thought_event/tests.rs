@@ -13,7 +13,7 @@ use super::{
     ToolStatus, events,
 };
 use crate::DialectName;
-use crate::testing::{encode, render_samples, typed, written};
+use crate::test_helpers::{encode, render_samples, typed, written};
 
 #[test]
 fn samples() {

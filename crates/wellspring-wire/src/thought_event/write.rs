@@ -13,12 +13,12 @@ use super::types::{
     ContentBlock, DoneStatus, ThoughtEvent, ToolContent,
     ToolStatus,
 };
-use crate::dialect::{Before, Closed, Dialect};
-use crate::options::{Options, Reasoning};
-use crate::out::Out;
-use crate::project::{
+use crate::dialect::options::{Options, Reasoning};
+use crate::dialect::out::Out;
+use crate::dialect::visible::{
     AskedBy, Asking, Grown, PARAGRAPH, asked_by, breaks, chunk_words, grown, shown_call, wire_id,
 };
+use crate::dialect::{Before, Closed, Dialect};
 
 /// ThoughtEvents as JSON.
 #[derive(Clone, Copy, Debug, Default)]

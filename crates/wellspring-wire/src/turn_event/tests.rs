@@ -6,7 +6,7 @@ use wellspring_testkit::arbitrary::{arb_records, arb_run};
 
 use super::{TurnEvent, TurnEvents};
 use crate::DialectName;
-use crate::testing::{encode, render_samples, typed, written};
+use crate::test_helpers::{encode, render_samples, typed, written};
 
 #[test]
 fn samples() {

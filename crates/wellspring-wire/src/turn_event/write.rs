@@ -7,10 +7,11 @@ use wellspring_core::{
 };
 
 use super::types::{TurnError, TurnEvent, TurnUsage};
+use crate::dialect::end_message::{failure, finish_reason};
+use crate::dialect::options::{Options, UsageReports};
+use crate::dialect::out::Out;
+use crate::dialect::visible::{Grown, TAKEN_BACK, grown, wire_id};
 use crate::dialect::{Before, Closed, Dialect, Fold};
-use crate::options::{Options, UsageReports};
-use crate::out::Out;
-use crate::project::{Grown, TAKEN_BACK, failure, finish_reason, grown, wire_id};
 
 /// TurnEvents as JSON.
 #[derive(Clone, Copy, Debug, Default)]

@@ -9,7 +9,7 @@ use wellspring_core::{
 use wellspring_testkit::arbitrary::arb_run;
 use wellspring_testkit::{RunBuilder, samples};
 
-use crate::testing::{encode, render_samples, written};
+use crate::test_helpers::{encode, render_samples, written};
 use crate::{Closed, DialectName, Encoder, Options, Out, Reasoning, ReasoningEvents, WirePosition};
 
 fn events(records: &[Record]) -> Vec<Value> {

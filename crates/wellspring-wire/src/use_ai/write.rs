@@ -11,10 +11,10 @@ use crate::ag_ui::types::{
     self as ag_ui, Event, Message, MessageContent, Metadata, RunAgentInput, StateSnapshot,
 };
 use crate::ag_ui::{AgUi, Delta, Pauses, ids, messages};
+use crate::dialect::end_message::finish_reason;
+use crate::dialect::options::{Options, ReasoningEvents};
+use crate::dialect::out::{Json, Out};
 use crate::dialect::{Before, Closed, Dialect, Fold, Joins};
-use crate::options::{Options, ReasoningEvents};
-use crate::out::{Json, Out};
-use crate::project::finish_reason;
 
 /// The message of an aborted run's error.
 const ABORTED: &str = "Run aborted by user";

@@ -4,7 +4,7 @@ use serde_json::json;
 use wellspring_core::ToolResult;
 
 use super::*;
-use crate::tools::recording::RecordingHost;
+use crate::tools::test_host::RecordingHost;
 
 fn noon() -> FunctionTool {
     // 2026-02-12 11:00:00.9 UTC, a Thursday: never rounded up into the future.

@@ -1,7 +1,7 @@
 use std::sync::Mutex;
 
 use super::*;
-use crate::tools::peer::{Peer, ok, redirect};
+use crate::tools::test_server::{Peer, ok, redirect};
 
 /// Answers from a table. The last answer of a name repeats.
 struct Table {

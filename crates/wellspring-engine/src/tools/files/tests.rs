@@ -6,7 +6,7 @@ use tempfile::TempDir;
 use wellspring_core::{Location, Tool as _, ToolResult, ToolUpdate};
 
 use super::*;
-use crate::tools::recording::{Heard, RecordingHost};
+use crate::tools::test_host::{Heard, RecordingHost};
 
 /// `root` with some files, and a file outside of it that must not be readable.
 fn tree() -> (TempDir, Files) {

@@ -5,7 +5,7 @@ use futures::stream;
 use serde_json::json;
 
 use super::*;
-use crate::tools::recording::{Heard, RecordingHost};
+use crate::tools::test_host::{Heard, RecordingHost};
 
 #[derive(Deserialize, JsonSchema)]
 struct Weather {

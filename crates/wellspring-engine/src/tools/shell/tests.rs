@@ -11,7 +11,7 @@ use wellspring_core::{Approval, CancellationToken};
 
 use super::capture::{Capture, Decoder, Shown};
 use super::*;
-use crate::tools::recording::{Heard, RecordingHost};
+use crate::tools::test_host::{Heard, RecordingHost};
 
 fn chunk(stream: &str, content: &str) -> Heard {
     Heard::progress(json!({"subtype": format!("{stream}_chunk"), "content": content}))

@@ -8,7 +8,7 @@ use wellspring_core::{
 };
 
 use super::content;
-use crate::acp::unknown::{REST, left, merge};
+use crate::acp::unknown_members::{REST, left, merge};
 use crate::acp::{RAW_INPUT, RAW_OUTPUT};
 
 /// The members of an update that have their own event or field in the log.

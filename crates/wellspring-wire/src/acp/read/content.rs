@@ -3,7 +3,7 @@
 use serde_json::Value;
 use wellspring_core::{Content, Location, MediaSource, ToolContent};
 
-use crate::acp::unknown::left;
+use crate::acp::unknown_members::left;
 
 /// A content block; `None` if its type is unknown.
 pub(super) fn block(block: &Value) -> Option<Content> {

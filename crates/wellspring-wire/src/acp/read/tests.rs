@@ -34,7 +34,7 @@ fn shown(lines: &str) -> String {
 }
 
 /// Asserts that the events obey the grammar of a run.
-pub(super) fn check(events: &[Event]) {
+pub(in crate::acp) fn check(events: &[Event]) {
     let mut checker = Checker::default();
     let started = RunStarted {
         run: wellspring_testkit::RUN,

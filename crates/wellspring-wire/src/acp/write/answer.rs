@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use super::super::unknown::{OURS, besides, merge};
+use super::super::unknown_members::{OURS, besides, merge};
 
 /// The answer to a `session/request_permission`: the selected option, if any, and further
 /// members of the client's answer. A selection that is not among the agent's options goes to

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::super::read::has_sound_meta;
-use super::super::unknown::{OURS, besides, merge};
+use super::super::unknown_members::{OURS, besides, merge};
 
 /// Combines our `initialize` result with that of a proxied agent (`theirs`).
 ///

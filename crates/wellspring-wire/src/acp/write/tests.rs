@@ -11,7 +11,7 @@ use super::{
     Asked, Asking, Offers, PromptError, RUNNING_BYTES_MAX, SHOWN_BYTES_MAX, prompt, prompt_response,
 };
 use crate::DialectName;
-use crate::testing::{encode, render_samples, written};
+use crate::test_helpers::{encode, render_samples, written};
 
 #[test]
 fn samples() {

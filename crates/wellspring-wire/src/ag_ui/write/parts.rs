@@ -9,8 +9,8 @@ use super::super::types::{
     Custom, EncryptedSubtype, Message, MessagesSnapshot, Raw, ReasoningEncryptedValue,
     ReasoningMessage, ReasoningMessageContent, TextMessageContent, ToolCallArgs,
 };
-use super::fact::Project;
-use super::{Scene, mend};
+use super::record::Project;
+use super::{Scene, cut_off_json};
 
 impl Project<'_> {
     pub(super) fn part_started(&mut self, scene: &Scene<'_>, part: PartId, kind: &PartKind) {
@@ -132,7 +132,7 @@ impl Project<'_> {
     /// Completes the arguments of a voided call, so that clients can parse them.
     fn complete(&mut self, scene: &Scene<'_>, part: PartId) {
         let Some(call) = scene.call(part) else { return };
-        let rest = mend::completion(&call.arguments);
+        let rest = cut_off_json::completion(&call.arguments);
         if !call.arguments.is_empty() && !rest.is_empty() {
             self.say(ToolCallArgs {
                 tool_call_id: scene.id(part),

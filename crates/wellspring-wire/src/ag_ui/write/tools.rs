@@ -7,7 +7,7 @@ use wellspring_core::{
 
 use super::super::ids;
 use super::super::types::{ActivityDelta, ActivitySnapshot, MessageContent, ToolCallResult};
-use super::fact::Project;
+use super::record::Project;
 use super::{Scene, result_metadata};
 
 impl Project<'_> {

@@ -4,8 +4,8 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::framer::Framer;
-use crate::provider::testing::{stream, whole};
+use crate::provider::tests::{stream, whole};
+use crate::sse_reader::Framer;
 
 proptest! {
     /// An answer is sent back unchanged: read, written, and read again whole.

@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 use wellspring_core::Message;
 
 use super::*;
-use crate::framer::Framer;
-use crate::provider::testing::{stream_cut_anywhere, whole};
+use crate::provider::tests::{stream_cut_anywhere, whole};
+use crate::sse_reader::Framer;
 
 #[test]
 fn a_thought_a_text_and_a_call() {

@@ -4,8 +4,8 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::framer::Framer;
-use crate::provider::testing::{request, stream, whole};
+use crate::provider::tests::{request, stream, whole};
+use crate::sse_reader::Framer;
 
 proptest! {
     #[test]

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::provider::CUT_ARGUMENTS;
-use crate::provider::testing::whole;
+use crate::provider::tests::whole;
 
 #[test]
 fn a_thought_a_text_and_calls() {

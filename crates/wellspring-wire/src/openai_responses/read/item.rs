@@ -9,8 +9,8 @@ use wellspring_core::{
 use super::super::items::Hosted;
 use super::super::{ITEM, ORIGIN, PIECE};
 use crate::provider::scan::Half;
+use crate::provider::text::{escape, member};
 use crate::provider::{CUT_ARGUMENTS, ReadError, mark};
-use crate::text::{escape, member};
 
 #[derive(Debug)]
 pub(super) struct Item {

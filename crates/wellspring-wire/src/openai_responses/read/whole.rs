@@ -7,8 +7,8 @@ use super::super::items::{ItemType, action};
 use super::super::types::{Response, UsageBody};
 use super::Reader;
 use super::item::{Form, Place, What, keep_opaque};
+use crate::provider::text::member;
 use crate::provider::{Failure, ReadError, stop_reason};
-use crate::text::member;
 
 impl Reader {
     pub(super) fn begin_item(

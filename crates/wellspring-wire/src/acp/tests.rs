@@ -1,0 +1,4 @@
+//! Tests of both directions.
+
+mod proxied;
+mod recorded;
