@@ -586,7 +586,7 @@ impl<T> Stream for ThoughtStream<T> {
             steps.fuse().boxed()
         });
         Poll::Ready(match ready!(reading.poll_next_unpin(cx)) {
-            Some(Step::Said(event, position)) => {
+            Some(Step::Event(event, position)) => {
                 this.position = position;
                 Some(event)
             }
