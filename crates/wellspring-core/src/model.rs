@@ -24,6 +24,9 @@ use crate::tool::ToolSpec;
 /// 3. Treat dropping the stream as cancellation: close the connection, leave no task behind.
 /// 4. With [`TurnRequest::streaming`] off, make the provider's non-streaming call and yield
 ///    each part in one delta.
+#[diagnostic::on_unimplemented(
+    note = "several models are chained with `Fallback::new(first).or(second)`"
+)]
 pub trait Model: Send + Sync {
     /// The model's name in the log.
     fn name(&self) -> &str;
@@ -53,6 +56,42 @@ pub trait Model: Send + Sync {
     /// Starts one attempt.
     fn attempt(&self, request: TurnRequest) -> BoxFuture<'_, Result<AttemptStream, ModelError>>;
 }
+
+/// Shared and boxed models are models, so that a program can choose one at run time.
+macro_rules! forward_model {
+    ($($pointer:ident),*) => {$(
+        impl<M: Model + ?Sized> Model for $pointer<M> {
+            fn name(&self) -> &str {
+                (**self).name()
+            }
+
+            fn provider(&self) -> Option<&str> {
+                (**self).provider()
+            }
+
+            fn server(&self) -> Option<(&str, u16)> {
+                (**self).server()
+            }
+
+            fn fallback(&self) -> Option<Arc<dyn Model>> {
+                (**self).fallback()
+            }
+
+            fn timed_out(&self, error: &ModelError) {
+                (**self).timed_out(error);
+            }
+
+            fn attempt(
+                &self,
+                request: TurnRequest,
+            ) -> BoxFuture<'_, Result<AttemptStream, ModelError>> {
+                (**self).attempt(request)
+            }
+        }
+    )*};
+}
+
+forward_model!(Arc, Box);
 
 /// The batches of one attempt.
 pub type AttemptStream = BoxStream<'static, Result<Batch, ModelError>>;

@@ -1,9 +1,10 @@
 //! Errors in the configuration of a client, found before any request.
 
+use std::fmt;
 use std::path::PathBuf;
 
 /// The configuration of a client is invalid.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum SetupError {
     /// No key is set.
@@ -42,4 +43,30 @@ pub enum SetupError {
     /// The TLS library could not be set up.
     #[error("HTTPS cannot be set up")]
     NoHttp(#[source] Box<dyn std::error::Error + Send + Sync>),
+}
+
+/// The message: a program whose `main` returns an error prints it in this form.
+impl fmt::Debug for SetupError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self}")?;
+        match std::error::Error::source(self) {
+            Some(cause) => write!(f, ": {cause}"),
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_that_returns_the_error_prints_what_to_do() {
+        let no_key = SetupError::NoKey { variable: "ANTHROPIC_API_KEY".into() };
+        let want = "no key: set ANTHROPIC_API_KEY, or ANTHROPIC_API_KEY_FILE to a file with it";
+        assert_eq!(format!("{no_key:?}"), want);
+        let source = std::io::Error::other("it is locked");
+        let key_file = SetupError::KeyFile { path: "key".into(), source };
+        assert_eq!(format!("{key_file:?}"), "the key file key cannot be read: it is locked");
+    }
 }

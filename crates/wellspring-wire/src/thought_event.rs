@@ -37,9 +37,6 @@ mod write;
 #[cfg(test)]
 mod tests;
 
-pub use types::{
-    ContentBlock, DoneStatus, PlanEntry, PlanStatus, Priority, ThoughtEvent, ToolContent,
-    ToolStatus,
-};
-pub use wellspring_core::ToolKind;
+pub use types::{ContentBlock, DoneStatus, ThoughtEvent, ToolContent, ToolStatus};
+pub use wellspring_core::{PlanEntry, PlanStatus, Priority, ToolKind};
 pub use write::{ThoughtEvents, events};

@@ -3,9 +3,7 @@
 
 use std::error::Error;
 
-use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::json;
 use wellspring::prelude::*;
 use wellspring::tools::function;
 

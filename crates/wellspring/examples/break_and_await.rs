@@ -4,7 +4,6 @@
 use std::error::Error;
 use std::time::Duration;
 
-use serde_json::json;
 use wellspring::prelude::*;
 
 #[tokio::main]

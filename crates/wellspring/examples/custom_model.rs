@@ -4,7 +4,9 @@
 use wellspring::futures::future::BoxFuture;
 use wellspring::futures::{FutureExt as _, StreamExt as _, stream};
 use wellspring::prelude::*;
-use wellspring::{AttemptStream, Batch, Message, Model, ModelError, PartKind, Stop, TurnRequest};
+use wellspring::{
+    AttemptStream, Batch, FailureKind, Message, Model, ModelError, PartKind, Stop, TurnRequest,
+};
 
 /// Repeats its input, word by word. A real client would send a request and read the answer.
 struct Echo;
@@ -20,6 +22,11 @@ impl Model for Echo {
             if let Some(Message::User { content }) = request.messages.last() {
                 let said = content.iter().filter_map(|content| content.as_text());
                 words.extend(said.flat_map(|text| text.split_inclusive(' ')).map(Into::into));
+            }
+            if words.is_empty() {
+                // The kind decides whether the engine tries again.
+                let kind = FailureKind::BadRequest;
+                return Err(ModelError::new("echo", kind, "there is no text to repeat"));
             }
             // One batch numbers all parts; each read returns the events that it has taken.
             let mut batch = Batch::default();

@@ -3,7 +3,6 @@
 
 use std::error::Error;
 
-use serde_json::json;
 use wellspring::prelude::*;
 use wellspring::{Seq, render};
 

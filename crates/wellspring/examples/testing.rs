@@ -6,7 +6,6 @@
 
 use std::sync::Arc;
 
-use serde_json::json;
 use wellspring::prelude::*;
 use wellspring::{Message, Turn, TurnConfig, TurnEvent, TurnState};
 

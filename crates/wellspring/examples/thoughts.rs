@@ -6,9 +6,7 @@
 use std::error::Error;
 use std::time::Duration;
 
-use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::json;
 use wellspring::prelude::*;
 
 #[derive(Debug, Deserialize, JsonSchema)]

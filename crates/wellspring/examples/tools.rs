@@ -4,9 +4,7 @@
 use std::error::Error;
 use std::time::Duration;
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::json;
 use wellspring::prelude::*;
 use wellspring::thought_event::{ContentBlock, ToolContent};
 use wellspring::tools::function;

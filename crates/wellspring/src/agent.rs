@@ -154,7 +154,6 @@ impl Agent {
     ///
     /// ```
     /// use wellspring::prelude::*;
-    /// # use serde_json::json;
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), wellspring::ThinkError> {

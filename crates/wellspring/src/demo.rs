@@ -39,19 +39,13 @@ const LONG_PARAGRAPHS: usize = 40;
 /// The demonstration agent, at a human pace and without a shell.
 ///
 /// ```
-/// use wellspring_core::AgentNo;
-/// use wellspring_engine::{Runtime, StartRun};
-/// use wellspring_log::Log;
+/// use wellspring::{Agent, ThinkError, demo};
 ///
-/// # tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build()?.block_on(async {
-/// let runtime = Runtime::new(Log::in_memory());
-/// runtime.register(wellspring::demo::agent());
-/// let run = runtime.local().start(StartRun::text("demo", "help")).await?.run;
-/// let answer = runtime.local().wait(run).await?.answer(AgentNo::ROOT);
+/// # tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap().block_on(async {
+/// let answer = Agent::from(demo::agent()).say("help").run().await?;
 /// assert!(answer.contains("I am a script"));
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// # })?;
-/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # Ok::<(), ThinkError>(())
+/// # }).unwrap();
 /// ```
 #[must_use]
 pub fn agent() -> AgentDef {

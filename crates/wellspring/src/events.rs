@@ -50,7 +50,7 @@ impl Filter {
         Self(Some(kinds.into_iter().collect()))
     }
 
-    fn lets_pass(&self, event: &ThoughtEvent) -> bool {
+    fn includes(&self, event: &ThoughtEvent) -> bool {
         self.0.as_ref().is_none_or(|kinds| kinds.contains(&ThoughtKind::of(event)))
     }
 }
@@ -68,13 +68,13 @@ pub(crate) struct Reading {
     /// The current frame, and how many of its records were read.
     frame: Option<(FrameSlice, usize)>,
     /// Events of the last record that were not yielded yet; a record gives few.
-    said: VecDeque<ThoughtEvent>,
+    ready: VecDeque<ThoughtEvent>,
 }
 
 /// An item of a [`Reading`].
 pub(crate) enum Step {
     /// An event, and the last record whose events were all yielded.
-    Said(ThoughtEvent, Seq),
+    Event(ThoughtEvent, Seq),
     /// The log could not be read; nothing follows.
     Failed(ThinkError),
 }
@@ -89,18 +89,18 @@ impl Reading {
             outline: Outline::default(),
             frames: Vec::new().into_iter(),
             frame: None,
-            said: VecDeque::new(),
+            ready: VecDeque::new(),
         }
     }
 
     /// The next item; `None` at the end.
     pub(crate) async fn next(mut self) -> Option<(Step, Option<Self>)> {
         loop {
-            if let Some(event) = self.said.pop_front() {
-                if self.said.is_empty() {
+            if let Some(event) = self.ready.pop_front() {
+                if self.ready.is_empty() {
                     self.position = self.outline.head;
                 }
-                let step = Step::Said(event, self.position);
+                let step = Step::Event(event, self.position);
                 return Some((step, Some(self)));
             }
             if self.read_record() {
@@ -123,8 +123,8 @@ impl Reading {
         match frame.get(*at) {
             Some(record) => {
                 *at += 1;
-                let said = events(&self.outline, record);
-                self.said.extend(said.into_iter().filter(|event| self.filter.lets_pass(event)));
+                let events = events(&self.outline, record);
+                self.ready.extend(events.into_iter().filter(|event| self.filter.includes(event)));
                 self.outline.apply(record);
             }
             None => self.frame = None,

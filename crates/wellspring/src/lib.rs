@@ -69,7 +69,8 @@
 //! - [`ThoughtStream`]: its run: events, the result, questions, cancellation.
 //! - [`Thread`]: a conversation over several runs.
 //! - [`tools`]: typed functions as tools, and the built-in ones.
-//! - [`models`]: Anthropic, OpenAI, Gemini, Ollama, and a scripted model for tests.
+//! - [`models`]: Anthropic, OpenAI, Gemini, Ollama, a chain of several models
+//!   (`Fallback::new(first).or(second)`), and a scripted model for tests.
 //! - [`thought_event`], [`agent_event`], [`turn_event`], [`streaming_event`], [`stream_delta`]: the
 //!   vocabularies in which a run can be read, each one method of [`ThoughtStream`] away.
 //! - [`Turn`], [`ToolQueue`]: one model call and a queue of calls, for a loop of your own.
@@ -155,10 +156,39 @@ pub use wellspring_wire::{agent_event, stream_delta, streaming_event, thought_ev
 pub use {futures, schemars, serde_json};
 
 /// Models: clients of providers, and one that follows a script.
+///
+/// Any of them is the argument of [`Agent::model`], also in an `Arc` or a `Box`, so that a program
+/// can choose one at run time:
+///
+/// ```
+/// use wellspring::Model;
+/// # #[cfg(feature = "providers")]
+/// use wellspring::models::{Breaker, Circuit, Fallback, Ollama};
+/// use wellspring::prelude::*;
+///
+/// # #[cfg(feature = "providers")]
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let is_test = true;
+/// let model: Box<dyn Model> = if is_test {
+///     Box::new(Scripted::new([Say::new().text("Hello.")]))
+/// } else {
+///     Box::new(Ollama::from_env()?)
+/// };
+/// // If the first model fails, the next one is asked. A breaker skips a provider that is down.
+/// let model = Fallback::new(Breaker::new(model, Circuit::new("first")))
+///     .or(Scripted::new([Say::new().text("Hello from the second.")]));
+/// assert_eq!(Agent::model(model).say("Hi").run().await?, "Hello.");
+/// # Ok(())
+/// # }
+/// # #[cfg(not(feature = "providers"))]
+/// # fn main() {}
+/// ```
 pub mod models {
     #[cfg(feature = "providers")]
     pub use wellspring_models::{
-        Anthropic, Fallback, Gemini, Ollama, OpenAiChat, OpenAiResponses, Secret, SetupError,
+        Anthropic, Breaker, Circuit, Fallback, Gemini, Ollama, OpenAiChat, OpenAiResponses, Secret,
+        SetupError,
     };
     pub use wellspring_models::{Attempts, Failure, Gate, Say, Scripted};
 }
@@ -219,3 +249,8 @@ struct AcpGuide;
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 struct Readme;
+
+/// The example of the package's README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct PackageReadme;

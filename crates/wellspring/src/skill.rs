@@ -37,7 +37,6 @@ pub const SKILL_FILE_BYTES_MAX: usize = 256 * 1024;
 ///
 /// ```
 /// use wellspring::prelude::*;
-/// # use serde_json::json;
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), wellspring::ThinkError> {

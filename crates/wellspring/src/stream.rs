@@ -37,7 +37,6 @@ use crate::follow::Following;
 ///
 /// ```
 /// use wellspring::prelude::*;
-/// # use serde_json::json;
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), wellspring::ThinkError> {
@@ -506,7 +505,6 @@ impl<T> ThoughtStream<T> {
     /// ```
     /// use wellspring::prelude::*;
     /// use wellspring::tools::{NoArguments, function};
-    /// # use serde_json::json;
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), wellspring::ThinkError> {
@@ -588,7 +586,7 @@ impl<T> Stream for ThoughtStream<T> {
             steps.fuse().boxed()
         });
         Poll::Ready(match ready!(reading.poll_next_unpin(cx)) {
-            Some(Step::Said(event, position)) => {
+            Some(Step::Event(event, position)) => {
                 this.position = position;
                 Some(event)
             }

@@ -30,10 +30,8 @@ use crate::tool::{IntoTool, schema};
 /// A request to an agent. Describe it, then [`stream`](Self::stream) or [`run`](Self::run) it.
 ///
 /// ```
-/// use schemars::JsonSchema;
 /// use serde::Deserialize;
 /// use wellspring::prelude::*;
-/// # use serde_json::json;
 ///
 /// #[derive(Debug, Deserialize, JsonSchema, PartialEq)]
 /// enum Verdict { Merge, Rework }
@@ -238,7 +236,6 @@ impl<T> Think<T> {
     /// ```
     /// use wellspring::prelude::*;
     /// use wellspring::tools::{NoArguments, function};
-    /// # use serde_json::json;
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), wellspring::ThinkError> {

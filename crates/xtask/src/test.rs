@@ -11,7 +11,7 @@ use crate::readme;
 use crate::release::excluded;
 use crate::rust::Oldest;
 use crate::step::{Runner, Step};
-use crate::workspace::Workspace;
+use crate::workspace::{Package, Workspace};
 
 /// Time limit of an example: a hundred times what any of them needs, so that an example which
 /// waits for input is detected.
@@ -19,14 +19,6 @@ pub const EXAMPLE_LIMIT: Duration = Duration::from_secs(60);
 
 /// Time limit of a block of the README. Its first command builds everything in release mode.
 pub const README_LIMIT: Duration = Duration::from_secs(30 * 60);
-
-/// The features that are checked one by one. The crates are also checked without any feature.
-pub const FEATURES: &[(&str, &[&str])] = &[
-    ("wellspring", &["acp", "providers", "skills", "sqlite", "tools"]),
-    ("wellspring-engine", &["tools"]),
-    ("wellspring-log", &["nats", "sqlite", "suite"]),
-    ("wellspring-models", &["providers"]),
-];
 
 /// Arguments of `cargo xtask test`.
 #[derive(Clone, Copy, Debug, Default, clap::Args)]
@@ -124,8 +116,12 @@ fn steps(workspace: &Workspace, options: Options, readme: &str) -> anyhow::Resul
             .env("RUSTDOCFLAGS", "-D warnings"),
     );
     // Features one by one. All other steps enable all features.
-    for (package, features) in FEATURES {
-        for feature in [""].iter().chain(*features) {
+    for Package { name: package, features, .. } in &workspace.packages {
+        if features.is_empty() {
+            continue;
+        }
+        let features = features.keys().map(String::as_str).filter(|feature| *feature != "default");
+        for feature in [""].into_iter().chain(features) {
             let what = if feature.is_empty() { "none" } else { feature };
             let check = format!("check -p {package} --no-default-features --features={feature}");
             steps.push(Step::cargo(format!("features of {package}: {what}"), &check));
@@ -178,7 +174,7 @@ mod tests {
     use std::path::PathBuf;
 
     use super::*;
-    use crate::workspace::{Package, Target};
+    use crate::workspace::Target;
 
     fn workspace(kinds: &[&str]) -> Workspace {
         let target = |kind: &&str| Target {
@@ -190,6 +186,7 @@ mod tests {
             name: "wellspring".to_owned(),
             rust_version: None,
             manifest_path: PathBuf::new(),
+            features: ["default", "acp", "tools"].map(|name| (name.to_owned(), Vec::new())).into(),
             dependencies: Vec::new(),
             targets: kinds.iter().map(target).collect(),
         };
@@ -220,18 +217,7 @@ mod tests {
         documentation: RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --all-features
         features of wellspring: none: cargo check -p wellspring --no-default-features --features=
         features of wellspring: acp: cargo check -p wellspring --no-default-features --features=acp
-        features of wellspring: providers: cargo check -p wellspring --no-default-features --features=providers
-        features of wellspring: skills: cargo check -p wellspring --no-default-features --features=skills
-        features of wellspring: sqlite: cargo check -p wellspring --no-default-features --features=sqlite
         features of wellspring: tools: cargo check -p wellspring --no-default-features --features=tools
-        features of wellspring-engine: none: cargo check -p wellspring-engine --no-default-features --features=
-        features of wellspring-engine: tools: cargo check -p wellspring-engine --no-default-features --features=tools
-        features of wellspring-log: none: cargo check -p wellspring-log --no-default-features --features=
-        features of wellspring-log: nats: cargo check -p wellspring-log --no-default-features --features=nats
-        features of wellspring-log: sqlite: cargo check -p wellspring-log --no-default-features --features=sqlite
-        features of wellspring-log: suite: cargo check -p wellspring-log --no-default-features --features=suite
-        features of wellspring-models: none: cargo check -p wellspring-models --no-default-features --features=
-        features of wellspring-models: providers: cargo check -p wellspring-models --no-default-features --features=providers
         packages: cargo package --workspace --exclude example-mounted --exclude wellspring-testkit --exclude xtask --no-verify --allow-dirty --quiet
         benches once: cargo test --workspace --all-features --bench '*'
         examples: cargo build --workspace --all-features --examples
@@ -254,18 +240,7 @@ mod tests {
         documentation: RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --all-features
         features of wellspring: none: cargo check -p wellspring --no-default-features --features=
         features of wellspring: acp: cargo check -p wellspring --no-default-features --features=acp
-        features of wellspring: providers: cargo check -p wellspring --no-default-features --features=providers
-        features of wellspring: skills: cargo check -p wellspring --no-default-features --features=skills
-        features of wellspring: sqlite: cargo check -p wellspring --no-default-features --features=sqlite
         features of wellspring: tools: cargo check -p wellspring --no-default-features --features=tools
-        features of wellspring-engine: none: cargo check -p wellspring-engine --no-default-features --features=
-        features of wellspring-engine: tools: cargo check -p wellspring-engine --no-default-features --features=tools
-        features of wellspring-log: none: cargo check -p wellspring-log --no-default-features --features=
-        features of wellspring-log: nats: cargo check -p wellspring-log --no-default-features --features=nats
-        features of wellspring-log: sqlite: cargo check -p wellspring-log --no-default-features --features=sqlite
-        features of wellspring-log: suite: cargo check -p wellspring-log --no-default-features --features=suite
-        features of wellspring-models: none: cargo check -p wellspring-models --no-default-features --features=
-        features of wellspring-models: providers: cargo check -p wellspring-models --no-default-features --features=providers
         packages: cargo package --workspace --exclude example-mounted --exclude wellspring-testkit --exclude xtask --no-verify --allow-dirty --quiet
         ");
     }

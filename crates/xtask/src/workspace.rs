@@ -1,5 +1,6 @@
 //! The workspace as cargo sees it.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::Command;
@@ -31,6 +32,8 @@ pub struct Package {
     pub rust_version: Option<String>,
     /// Its manifest.
     pub manifest_path: PathBuf,
+    /// Its features, each with those that it enables.
+    pub features: BTreeMap<String, Vec<String>>,
     /// Its dependencies, inside and outside the workspace.
     pub dependencies: Vec<Dependency>,
     /// Its targets.

@@ -43,41 +43,41 @@ impl AgentEvents {
     #[must_use]
     pub fn events(&self, before: &Outline, record: &Record) -> Vec<AgentEvent> {
         let mut events = Vec::new();
-        project(before, record, |said| {
-            if self.shows(&said) {
-                events.push(said.into());
+        project(before, record, |event| {
+            if self.shows(&event) {
+                events.push(event.into());
             }
         });
         events
     }
 
-    fn shows(&self, said: &Said<'_>) -> bool {
+    fn shows(&self, event: &EventRef<'_>) -> bool {
         let reasoning = self.reasoning == Reasoning::Shown;
-        match said {
-            Said::Thought(_) => reasoning,
-            Said::Progress(_, Progress::Thought { .. }) => {
+        match event {
+            EventRef::Thought(_) => reasoning,
+            EventRef::Progress(_, Progress::Thought { .. }) => {
                 reasoning && self.sub_agents == SubAgents::Thoughts
             }
-            Said::Stream(_) | Said::Progress(..) | Said::Other(_) => true,
+            EventRef::Stream(_) | EventRef::Progress(..) | EventRef::Other(_) => true,
         }
     }
 }
 
 impl Dialect for AgentEvents {
     fn encode(&mut self, before: Before<'_>, record: &Record, out: &mut Out) {
-        project(before.outline(), record, |said| match said {
-            said if !self.shows(&said) => {}
-            Said::Thought(text) => out.write(|json| {
+        project(before.outline(), record, |event| match event {
+            event if !self.shows(&event) => {}
+            EventRef::Thought(text) => out.write(|json| {
                 json.raw(r#"{"type":"thought","content":"#).string(text).raw("}");
             }),
-            Said::Stream(text) => out.write(|json| {
+            EventRef::Stream(text) => out.write(|json| {
                 json.raw(r#"{"type":"stream","content":"#).string(text).raw("}");
             }),
-            Said::Progress(tool, data) => out.write(|json| {
+            EventRef::Progress(tool, data) => out.write(|json| {
                 json.raw(r#"{"type":"tool_progress","toolName":"#).string(tool);
                 json.raw(r#","data":"#).value(&data).raw("}");
             }),
-            Said::Other(event) => out.event(&event),
+            EventRef::Other(event) => out.event(&event),
         });
     }
 
@@ -93,7 +93,7 @@ pub fn events(before: &Outline, record: &Record) -> Vec<AgentEvent> {
 }
 
 /// An event that borrows its frequent members.
-enum Said<'a> {
+enum EventRef<'a> {
     Thought(&'a str),
     Stream(&'a str),
     /// Progress of the named tool.
@@ -126,36 +126,36 @@ struct Update<'a> {
     content: Option<&'a ContentChange>,
 }
 
-impl From<Said<'_>> for AgentEvent {
-    fn from(said: Said<'_>) -> Self {
-        match said {
-            Said::Thought(text) => Self::Thought { content: text.into() },
-            Said::Stream(text) => Self::Stream { content: text.into() },
-            Said::Progress(tool, data) => ToolEvent::Progress {
+impl From<EventRef<'_>> for AgentEvent {
+    fn from(event: EventRef<'_>) -> Self {
+        match event {
+            EventRef::Thought(text) => Self::Thought { content: text.into() },
+            EventRef::Stream(text) => Self::Stream { content: text.into() },
+            EventRef::Progress(tool, data) => ToolEvent::Progress {
                 tool_name: tool.into(),
                 // Strings, values and our own structs always serialise.
                 data: serde_json::to_value(data).unwrap_or_default(),
             }
             .into(),
-            Said::Other(event) => event,
+            EventRef::Other(event) => event,
         }
     }
 }
 
-fn project(before: &Outline, record: &Record, mut emit: impl FnMut(Said<'_>)) {
+fn project(before: &Outline, record: &Record, mut emit: impl FnMut(EventRef<'_>)) {
     if before.finished {
         return;
     }
     match &record.event {
         Event::PartDelta { part, chunk } => match grown(before, *part) {
-            Grown::Message => emit(Said::Stream(chunk)),
-            Grown::Thought => emit(Said::Thought(chunk)),
+            Grown::Message => emit(EventRef::Stream(chunk)),
+            Grown::Thought => emit(EventRef::Thought(chunk)),
             Grown::SubAgent(_, call) => {
-                emit(Said::Progress(&call.tool.name, Progress::Words(chunk)));
+                emit(EventRef::Progress(&call.tool.name, Progress::Words(chunk)));
             }
             Grown::SubAgentThought(call) => {
                 let thought = Progress::Thought { subtype: "thought", content: chunk };
-                emit(Said::Progress(&call.tool.name, thought));
+                emit(EventRef::Progress(&call.tool.name, thought));
             }
             Grown::Output(_, call, stream) => {
                 let subtype = match stream {
@@ -164,25 +164,25 @@ fn project(before: &Outline, record: &Record, mut emit: impl FnMut(Said<'_>)) {
                     OutputStream::Terminal => "terminal_chunk",
                 };
                 let chunk = Progress::Chunk { subtype, content: chunk };
-                emit(Said::Progress(&call.tool.name, chunk));
+                emit(EventRef::Progress(&call.tool.name, chunk));
             }
             Grown::Hidden => {}
         },
         Event::PartFinished { part } => {
             if let Some(call) = shown_call(before, *part).filter(|_| is_open(before, *part)) {
-                emit(Said::Other(tool_call(call)));
+                emit(EventRef::Other(tool_call(call)));
             }
         }
         Event::ToolUpdated { call, update } => {
             if let Some(call) = shown_call(before, *call) {
-                emit(Said::Progress(&call.tool.name, progress(update)));
+                emit(EventRef::Progress(&call.tool.name, progress(update)));
             }
         }
         Event::ToolFinished { call, outcome, result } => {
             if let Some(outline) = shown_call(before, *call) {
                 // A remote agent may finish a call before its arguments are complete.
                 if is_open(before, *call) {
-                    emit(Said::Other(tool_call(outline)));
+                    emit(EventRef::Other(tool_call(outline)));
                 }
                 let output = result.output_text();
                 let is_error = match outcome {
@@ -192,28 +192,28 @@ fn project(before: &Outline, record: &Record, mut emit: impl FnMut(Said<'_>)) {
                     | ToolOutcome::Interrupted
                     | ToolOutcome::TimedOut => Some(true),
                 };
-                emit(Said::Other(tool_result(outline, &output, is_error)));
+                emit(EventRef::Other(tool_result(outline, &output, is_error)));
             }
         }
         Event::PartsVoided { parts, why } => {
             if breaks(before, parts, *why, PartShape::Thought) {
-                emit(Said::Thought(PARAGRAPH));
+                emit(EventRef::Thought(PARAGRAPH));
             }
             if breaks(before, parts, *why, PartShape::Text(Role::Assistant)) {
-                emit(Said::Stream(PARAGRAPH));
+                emit(EventRef::Stream(PARAGRAPH));
             }
             for part in parts {
                 let call = shown_call(before, *part).filter(|_| !is_open(before, *part));
                 if let Some(call) = call {
-                    emit(Said::Other(tool_result(call, TAKEN_BACK, Some(true))));
+                    emit(EventRef::Other(tool_result(call, TAKEN_BACK, Some(true))));
                 }
             }
         }
         Event::QuestionAsked(question) => {
             let asking = Progress::Question(Asking::of(question));
             match asked_by(before, record.agent, question.call) {
-                AskedBy::Call(_, call) => emit(Said::Progress(&call.tool.name, asking)),
-                AskedBy::Run => emit(Said::Progress(QUESTION, asking)),
+                AskedBy::Call(_, call) => emit(EventRef::Progress(&call.tool.name, asking)),
+                AskedBy::Run => emit(EventRef::Progress(QUESTION, asking)),
                 AskedBy::Hidden => {}
             }
         }
@@ -222,12 +222,12 @@ fn project(before: &Outline, record: &Record, mut emit: impl FnMut(Said<'_>)) {
             let question = answered.question;
             let answered = Progress::Answered { subtype: "answered", question };
             match asked_by(before, open.agent, open.call) {
-                AskedBy::Call(_, call) => emit(Said::Progress(&call.tool.name, answered)),
-                AskedBy::Run => emit(Said::Progress(QUESTION, answered)),
+                AskedBy::Call(_, call) => emit(EventRef::Progress(&call.tool.name, answered)),
+                AskedBy::Run => emit(EventRef::Progress(QUESTION, answered)),
                 AskedBy::Hidden => {}
             }
         }
-        Event::RunFinished { outcome } => emit(Said::Other(match shortfall(before, outcome) {
+        Event::RunFinished { outcome } => emit(EventRef::Other(match shortfall(before, outcome) {
             None => AgentEvent::Final,
             Some(error) => AgentEvent::Error { error: error.into() },
         })),

@@ -258,6 +258,9 @@ fn acp_updates_one_by_one() {
         json!({"sessionUpdate": "tool_call_update", "toolCallId": "toolu_1", "status": "in_progress",
             "content": [{"type": "diff", "path": "a", "oldText": "b", "newText": "c"}, {"type": "terminal", "terminalId": "t"}]}),
         json!({"sessionUpdate": "tool_call_update", "toolCallId": "toolu_1", "status": "completed"}),
+        json!({"sessionUpdate": "tool_call", "toolCallId": "toolu_2", "title": "Run", "kind": "execute"}),
+        json!({"sessionUpdate": "tool_call_update", "toolCallId": "toolu_2", "status": "failed",
+            "content": [{"type": "content", "content": {"type": "text", "text": "no such file"}}]}),
         json!({"sessionUpdate": "plan", "entries": [{"content": "a", "status": "in_progress", "priority": "high"}]}),
         json!({"sessionUpdate": "user_message_chunk", "content": {"type": "text", "text": "Go."}}),
         json!({"sessionUpdate": "available_commands_update", "availableCommands": []}),
@@ -282,6 +285,7 @@ fn acp_updates_one_by_one() {
         told.push(events);
     }
     let (id, start) = ("toolu_1".to_owned(), "Read a.txt".to_owned());
+    let failed = "toolu_2".to_owned();
     let shown = vec![
         ToolContent::Diff { path: "a".into(), old_text: "b".into(), new_text: "c".into() },
         ToolContent::Terminal { terminal_id: "t".into() },
@@ -300,6 +304,16 @@ fn acp_updates_one_by_one() {
             content: Some(shown),
         }],
         vec![ThoughtEvent::ToolDone { id, status: DoneStatus::Completed }],
+        vec![ThoughtEvent::ToolStart {
+            id: failed.clone(),
+            title: "Run".into(),
+            kind: Some(ToolKind::Execute),
+        }],
+        // What a call shows with its end comes before the end.
+        vec![
+            update(&failed, ToolStatus::Failed, &["no such file"]),
+            ThoughtEvent::ToolDone { id: failed, status: DoneStatus::Failed },
+        ],
         vec![ThoughtEvent::Plan { entries: vec![entry] }],
         vec![],
         vec![],

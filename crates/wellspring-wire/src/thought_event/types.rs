@@ -1,7 +1,7 @@
 //! The types as the protocol documents them.
 
 use serde::{Deserialize, Serialize};
-use wellspring_core::ToolKind;
+use wellspring_core::{PlanEntry, ToolKind};
 
 /// An event of the stream.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
@@ -129,35 +129,4 @@ pub enum ContentBlock {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         name: Option<String>,
     },
-}
-
-/// A step of a plan.
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
-pub struct PlanEntry {
-    /// The task.
-    pub content: String,
-    /// Its status.
-    pub status: PlanStatus,
-    /// Its priority.
-    pub priority: Priority,
-}
-
-/// The status of a step.
-#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
-#[serde(rename_all = "snake_case")]
-#[expect(missing_docs, reason = "each name says all there is to say")]
-pub enum PlanStatus {
-    Pending,
-    InProgress,
-    Completed,
-}
-
-/// The priority of a step.
-#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
-#[serde(rename_all = "snake_case")]
-#[expect(missing_docs, reason = "each name says all there is to say")]
-pub enum Priority {
-    High,
-    Medium,
-    Low,
 }

@@ -9,10 +9,7 @@ use wellspring_core::{
     ToolOutcome, ToolUpdate, VoidReason, WirePartId,
 };
 
-use super::types::{
-    ContentBlock, DoneStatus, PlanEntry, PlanStatus, Priority, ThoughtEvent, ToolContent,
-    ToolStatus,
-};
+use super::types::{ContentBlock, DoneStatus, ThoughtEvent, ToolContent, ToolStatus};
 use crate::dialect::options::{Options, Reasoning};
 use crate::dialect::out::Out;
 use crate::dialect::visible::{
@@ -34,7 +31,7 @@ impl ThoughtEvents {
 
 impl Dialect for ThoughtEvents {
     fn encode(&mut self, before: Before<'_>, record: &Record, out: &mut Out) {
-        project(before.outline(), record, |said| match said {
+        project(before.outline(), record, |event| match event {
             EventRef::Thought(_) if self.reasoning == Reasoning::Hidden => {}
             EventRef::Thought(text) => out.write(|json| {
                 json.raw(r#"{"type":"thought","text":"#).string(text).raw("}");
@@ -71,7 +68,7 @@ impl Dialect for ThoughtEvents {
 #[must_use]
 pub fn events(before: &Outline, record: &Record) -> Vec<ThoughtEvent> {
     let mut events = Vec::new();
-    project(before, record, |said| events.push(said.into()));
+    project(before, record, |event| events.push(event.into()));
     events
 }
 
@@ -105,8 +102,8 @@ impl fmt::Display for CallId<'_> {
 }
 
 impl From<EventRef<'_>> for ThoughtEvent {
-    fn from(said: EventRef<'_>) -> Self {
-        match said {
+    fn from(event: EventRef<'_>) -> Self {
+        match event {
             EventRef::Thought(text) => Self::Thought { text: text.into() },
             EventRef::Message(text) => Self::Message { text: text.into() },
             EventRef::ToolText(id, text) => {
@@ -200,8 +197,7 @@ fn project(before: &Outline, record: &Record, mut emit: impl FnMut(EventRef<'_>)
             }
         }
         Event::PlanUpdated { entries } if record.agent.is_root() => {
-            let entries = entries.iter().map(PlanEntry::from).collect();
-            emit(EventRef::Other(ThoughtEvent::Plan { entries }));
+            emit(EventRef::Other(ThoughtEvent::Plan { entries: entries.clone() }));
         }
         // Nothing to show, or no shape for it in this vocabulary: it stays in the records.
         Event::RunStarted(_)
@@ -358,24 +354,6 @@ fn block(content: &Content) -> Option<ContentBlock> {
                 data: data.as_ref().into(),
                 mime_type: media_type.as_ref().into(),
             })
-        }
-    }
-}
-
-impl From<&wellspring_core::PlanEntry> for PlanEntry {
-    fn from(entry: &wellspring_core::PlanEntry) -> Self {
-        Self {
-            content: entry.content.as_ref().into(),
-            status: match entry.status {
-                wellspring_core::PlanStatus::Pending => PlanStatus::Pending,
-                wellspring_core::PlanStatus::InProgress => PlanStatus::InProgress,
-                wellspring_core::PlanStatus::Completed => PlanStatus::Completed,
-            },
-            priority: match entry.priority {
-                wellspring_core::Priority::High => Priority::High,
-                wellspring_core::Priority::Medium => Priority::Medium,
-                wellspring_core::Priority::Low => Priority::Low,
-            },
         }
     }
 }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use wellspring::agent_event::{AgentEvent, AgentEvents, ToolEvent};
 use wellspring::prelude::*;
 use wellspring::thought_event::PlanEntry;
-use wellspring::tools::{NoArguments, function, tool, update_plan};
+use wellspring::tools::{NoArguments, function, update_plan};
 use wellspring::{
     Message, RuntimeUi, ToolResult, ToolSpec, Turn, TurnConfig, TurnEvent, TurnState,
 };
@@ -84,7 +84,7 @@ async fn rich_progress_display() {
         .tool(update_plan())
         .think::<Analysis>()
         .text("Refactor this module")
-        .tool(tool(read_file).kind(ToolKind::Read))
+        .tool(function("read_file", "Read a file", read_file).kind(ToolKind::Read))
         .stream();
     while let Some(event) = soon(stream.try_next()).await.unwrap() {
         match event {
