@@ -1,4 +1,4 @@
-//! `wellspring acp`, by hand and with clients that others wrote.
+//! `wellspring acp`, with messages written by hand and with third-party clients.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
@@ -20,8 +20,8 @@ fn skipped(variable: &str) -> bool {
     skipped
 }
 
-/// Standard output carries nothing but the protocol, the end of input is the end, and what ran
-/// is in the log.
+/// Standard output contains only the protocol, the command ends with its input, and the run is in
+/// the log.
 #[test]
 fn an_editor_starts_it() {
     let home = Home::new();
@@ -66,7 +66,7 @@ fn an_unknown_agent_is_a_usage_error() {
     assert!(output.stdout.is_empty());
 }
 
-/// acpx: a client that lends its terminals, and says yes to everything.
+/// acpx: a client that offers its terminals and approves everything.
 #[test]
 fn acpx() {
     if skipped("WELLSPRING_PEER_ACP_CLIENTS") {
@@ -90,7 +90,7 @@ fn acpx() {
             .output()
             .unwrap();
         let said = String::from_utf8(output.stdout).unwrap();
-        // It fails where everything that was asked was denied.
+        // It fails if every request was denied.
         let denied = policy == "--deny-all";
         let errors = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.success(), !denied, "{said}\n{errors}");
@@ -117,8 +117,8 @@ fn acpx() {
     assert!(heard.iter().any(|it| it["params"]["update"]["status"] == "failed"));
 }
 
-/// The protocol's Python SDK: permissions both ways, a choice, cancel, a failure, a list, and
-/// the session again in another process.
+/// The protocol's Python SDK: permissions in both directions, a choice, a cancel, a failure, a
+/// list, and the session again in another process.
 #[test]
 fn python_sdk() {
     if skipped("WELLSPRING_PEER_ACP_PYTHON") {

@@ -1,5 +1,5 @@
-//! An ACP agent in the configuration, as the real program drives it: over a crash, by the bridge,
-//! and behind our own ACP. The agent is this program, started again.
+//! An ACP agent in the configuration, driven by the real program: after a crash, over the stdio
+//! bridge, and behind our own ACP. The agent is this test binary, started again.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::Stdio;
@@ -12,7 +12,7 @@ use wellspring_testkit::acp_agent::SCRIPT;
 use crate::ag_ui_agents::{Server, address};
 use crate::kit::{Going, Home, install};
 
-/// Not a test: the agent that the others drive.
+/// Not a test: the agent that the tests drive.
 #[test]
 fn scripted_agent() {
     if std::env::var_os(SCRIPT).is_some() {
@@ -26,7 +26,7 @@ pub(crate) fn config(script: &Value, more: &str) -> String {
     let program = std::env::current_exe().unwrap();
     let program = program.to_str().unwrap();
     let agent = format!("{program} --exact acp_agents::scripted_agent --nocapture --quiet");
-    // A text of JSON is one of TOML, too.
+    // A JSON string is also a TOML string.
     let (agent, script) = (json!(agent), json!(script.to_string()));
     format!(
         "default_agent = \"other\"\n[agents.other]\n{more}\n\
@@ -38,7 +38,7 @@ fn home(script: &Value, more: &str) -> Home {
     Home::with_files(&[("wellspring.toml", &config(script, more))])
 }
 
-/// The run as lines, without what differs from run to run.
+/// The run as lines, without the parts that differ between runs.
 fn shown(home: &Home, records: &[Record]) -> String {
     let told = records.iter().skip(1).map(|record| {
         if let Event::Attached { origin, .. } = &record.event {
@@ -208,7 +208,7 @@ fn a_steered_run_goes_on_after_both_processes_were_killed() {
     "#);
 }
 
-/// An agent that is installed and known by its name needs no configuration on the command line.
+/// An installed agent can be used by its name, without a configuration.
 #[test]
 fn an_installed_agent_is_asked_by_its_name() {
     let home = Home::new();
@@ -234,7 +234,8 @@ fn an_installed_agent_is_asked_by_its_name() {
     assert_eq!(String::from_utf8(asked.stdout).unwrap(), "I am here.\n");
 }
 
-/// To an agent that takes MCP servers over stdio only, the program itself carries our tools.
+/// For an agent that only supports MCP servers over stdio, the program itself is the bridge to our
+/// tools.
 #[test]
 fn our_tools_reach_an_agent_by_the_real_bridge() {
     let call = json!({"call": {"name": "clock", "arguments": {}}});
@@ -249,7 +250,7 @@ fn our_tools_reach_an_agent_by_the_real_bridge() {
     assert!(String::from_utf8(output.stdout).unwrap().contains("Thanks."), "{shown}");
 }
 
-/// Our own ACP in front, an ACP agent behind: the client sees and serves it.
+/// An ACP agent behind our own ACP surface: the client sees its updates and serves its requests.
 #[test]
 fn an_agent_behind_our_acp() {
     let ask =
@@ -312,7 +313,7 @@ fn an_agent_behind_our_acp() {
     let times = regex::Regex::new(r"20\d\d-\d\d-\d\dT[0-9:.]+Z").unwrap();
     let all = said.join("\n").replace(home.work().to_str().unwrap(), "HERE");
     let all = times.replace_all(&ids.replace_all(&all, "ID"), "TIME").into_owned();
-    // The agent does not wait for the client to hear of what it does: each side has its own order.
+    // The agent does not wait until the client has its updates, so each side has its own order.
     let told = all.lines().filter(|line| !line.contains("available_commands"));
     let (asked, told): (Vec<&str>, Vec<&str>) = told.partition(|line| line.starts_with("\"fs/"));
     insta::assert_snapshot!([asked, told].concat().join("\n"), @r#"

@@ -1,6 +1,6 @@
-//! Every agent that is known by its name, started as the real command does: the program on
-//! `PATH`, or `npx`. In their places are scripts that note how they were started, and go on as an
-//! agent that follows a script: this program, started again.
+//! Every agent that is known by its name, started as the real command does: the program on `PATH`,
+//! or `npx`. Scripts in their place record how they were started, and then become this test binary,
+//! which acts as a scripted agent.
 
 use std::path::{Path, PathBuf};
 use std::process::Output;
@@ -11,8 +11,8 @@ use wellspring_testkit::acp_agent::SCRIPT;
 
 use crate::kit::{Home, install};
 
-/// Name, program and arguments, and what `npx` is given to fetch it: written down once more, so
-/// that a slip in one of the two places shows.
+/// Name, program and arguments, and the package for `npx`. The list is a copy on purpose, so that a
+/// wrong entry in either place is found.
 const NAMES: [(&str, &[&str], Option<&str>); 7] = [
     ("claude", &["claude-agent-acp"], Some("@agentclientprotocol/claude-agent-acp@0.99.1")),
     ("codex", &["codex-acp"], Some("@agentclientprotocol/codex-acp@2.6.0")),
@@ -23,7 +23,7 @@ const NAMES: [(&str, &[&str], Option<&str>); 7] = [
     ("auggie", &["auggie", "--acp"], Some("@augmentcode/auggie")),
 ];
 
-/// A folder with programs in the place of others.
+/// A folder with scripts in place of programs.
 struct Programs(tempfile::TempDir);
 
 impl Programs {
@@ -32,8 +32,8 @@ impl Programs {
         let program = folder.path().join(name);
         let this = std::env::current_exe().unwrap();
         let says = json!({"prompts": [[{"text": "I am here."}]]});
-        // Only what the shell has in itself: nothing else is on `PATH`. The script of the agent is
-        // set here, because an agent does not inherit our environment.
+        // Only builtins of the shell: nothing else is on `PATH`. The agent's script is set here,
+        // because an agent does not inherit our environment.
         let script = format!(
             "#!/bin/sh\n\
              export {SCRIPT}='{says}'\n\
@@ -68,7 +68,7 @@ fn answered(output: &Output) {
     assert!(said.contains("I am here."), "{output:?}");
 }
 
-/// Where the command works, by the name that no link leads to.
+/// The working directory of the command, without links.
 fn here(home: &Home) -> PathBuf {
     home.work().canonicalize().unwrap()
 }
@@ -79,8 +79,8 @@ fn all_known_names_are_here() {
     assert_eq!(known, NAMES.map(|(name, ..)| name));
 }
 
-/// Installed, and asked by its name without any configuration. It inherits none of our variables
-/// but those that every child gets.
+/// Installed, and used by its name without a configuration. It inherits only the variables that
+/// every child process gets.
 #[test]
 fn every_known_agent_is_started_from_the_path() {
     for (name, command, _) in NAMES {
@@ -92,8 +92,8 @@ fn every_known_agent_is_started_from_the_path() {
     }
 }
 
-/// Configured by its name, and not installed: `npx` fetches the version that was tested. Its
-/// environment is what the configuration says.
+/// Configured by its name, and not installed: `npx` fetches the tested version. Its environment is
+/// the configured one.
 #[test]
 fn every_known_agent_is_fetched_by_npx_where_it_can_be() {
     for (name, command, package) in NAMES {
@@ -121,7 +121,7 @@ fn every_known_agent_is_fetched_by_npx_where_it_can_be() {
     }
 }
 
-/// What is installed is preferred to what would be fetched.
+/// An installed program is preferred to `npx`.
 #[test]
 fn an_installed_program_is_preferred() {
     for (name, command, _) in NAMES {

@@ -1,5 +1,5 @@
-//! An ACP agent is an agent like any other: served over HTTP in every dialect, asked about, cut
-//! off, resumed, and called by another agent.
+//! An ACP agent is served like any other agent: over HTTP in every dialect, with questions, lost
+//! connections and resumes, and called by another agent.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -30,7 +30,7 @@ impl Server {
 
     fn ask(&self, method: &str, path: &str, headers: &str, body: &str) -> TcpStream {
         let mut socket = TcpStream::connect(self.1).unwrap();
-        // Only a hang takes as long.
+        // Long enough that only a hang exceeds it.
         socket.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
         let length = body.len();
         let request = format!(
@@ -54,7 +54,7 @@ impl Server {
         run["run"].as_str().unwrap().to_owned()
     }
 
-    /// A run's events after this one: their ids and data.
+    /// A run's events after an id, with their ids and data.
     fn events(&self, run: &str, dialect: &str, after: &str) -> impl Iterator<Item = Seen> + use<> {
         let path = format!("/v1/runs/{run}/events?dialect={dialect}");
         events(self.ask("GET", &path, &format!("last-event-id: {after}\r\n"), ""))
@@ -65,7 +65,7 @@ impl Server {
         self.post(&format!("/v1/runs/{run}/answers"), &yes);
     }
 
-    /// Reads a run up to its question, and says yes.
+    /// Reads a run up to its question, and approves.
     fn allow_when_asked(&self, run: &str) -> Vec<Seen> {
         let mut seen = Vec::new();
         for event in self.events(run, "record", "0") {
@@ -101,7 +101,7 @@ fn events(stream: TcpStream) -> impl Iterator<Item = Seen> {
     })
 }
 
-/// A text without what differs from run to run.
+/// A text without the parts that differ between runs.
 fn plain(text: &str) -> String {
     let ids = regex::Regex::new("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}").unwrap();
     let at = regex::Regex::new(r#""(at|timestamp|startedAt)":\d+"#).unwrap();
@@ -136,7 +136,7 @@ fn it_is_served_in_every_dialect_asked_about_and_resumed() {
     let home = Home::with_files(&[("wellspring.toml", &config(&script(), ""))]);
     let server = Server::start(&home);
     let run = server.run("other", "Edit it");
-    // The reader is cut off at the question, and comes back.
+    // The reader is disconnected at the question, and reconnects.
     let mut seen = server.allow_when_asked(&run);
     let last = seen.last().unwrap().0.clone();
     seen.extend(server.events(&run, "record", &last));
@@ -184,8 +184,8 @@ fn it_is_served_in_every_dialect_asked_about_and_resumed() {
         let accept = "accept: text/event-stream\r\n";
         events(server.ask("POST", "/ag-ui/other", accept, &input.to_string()))
     };
-    // The agent waits for the answer without pausing; over AG-UI its run is interrupted all the
-    // same.
+    // The agent waits for the answer without a pause of the run; over AG-UI it still ends with an
+    // interrupt.
     let said = |input: &Value| -> Vec<Value> {
         play(input).map(|(_, data)| serde_json::from_str(&data).unwrap()).collect()
     };
@@ -209,7 +209,7 @@ fn it_is_served_in_every_dialect_asked_about_and_resumed() {
     CUSTOM
     RUN_FINISHED
     ");
-    // A client that comes back gets the same question; its answer continues the run.
+    // A client that reconnects gets the same question; its answer continues the run.
     let again = said(&input("r1", json!({})));
     let outcome = &first.last().unwrap()["outcome"];
     assert_eq!(&again.last().unwrap()["outcome"], outcome);
@@ -229,7 +229,7 @@ fn it_is_served_in_every_dialect_asked_about_and_resumed() {
     RUN_FINISHED
     ");
     assert_eq!(second.last().unwrap()["outcome"], json!({"type": "success"}));
-    // Each request is answered under the name that it gives the run; to all others it is the first.
+    // Each request's stream uses the run id of that request; everything else uses the first one.
     let names = |said: &[Value]| {
         let named = said.iter().filter(|event| event.get("runId").is_some());
         named.map(|event| format!("{} {}", event["type"], event["runId"])).collect::<Vec<_>>()
@@ -245,7 +245,7 @@ fn it_is_served_in_every_dialect_asked_about_and_resumed() {
     assert_eq!(names(&attached), both("r1"));
 }
 
-/// Another agent calls it: its words are the call's, and what it asks is asked.
+/// Another agent calls it: its text is the result of the call, and its questions are asked.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn another_agent_calls_it() {
     let call = anthropic_call("call-agent", r#"{"agentId":"other","input":"Edit it"}"#);

@@ -1,4 +1,4 @@
-//! An AG-UI agent behind us, which is a server of our own: two real processes.
+//! An AG-UI agent on another server of ours: two real processes.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -12,7 +12,7 @@ use wellspring_testkit::FakeProvider;
 use crate::kit::Home;
 use crate::providers::{anthropic, anthropic_held};
 
-/// A server at an address that stays the same, until it is killed.
+/// A server at a fixed address, until it is killed.
 pub(crate) struct Server(Child, SocketAddr);
 
 impl Server {
@@ -27,7 +27,7 @@ impl Server {
 
     fn ask(&self, method: &str, path: &str, body: &str) -> TcpStream {
         let mut socket = TcpStream::connect(self.1).unwrap();
-        // Only a hang takes as long.
+        // Long enough that only a hang exceeds it.
         socket.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
         let length = body.len();
         let request = format!(
@@ -101,7 +101,7 @@ impl Pair {
         Server::start(&self.outer, self.outer_at)
     }
 
-    /// What happened in a run of the outer server, without the notes of the inner one.
+    /// The events of a run of the outer server, without the inner server's own extensions.
     fn told(&self, run: &str) -> String {
         let (records, _) = self.outer.records(run);
         let hidden = |event: &Event| {
@@ -123,8 +123,8 @@ impl Pair {
     }
 }
 
-/// Steered in mid-sentence, parked over a restart of both processes, and resumed with no word
-/// twice.
+/// Input is added in the middle of a sentence, the run is paused while both processes are
+/// restarted, and it continues without repeated text.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_remote_agent_is_steered_parked_over_a_restart_of_both_and_resumed() {
     let question = r#"{"question":"Which colour?"}"#;

@@ -1,4 +1,4 @@
-//! What commands of the shell tool can reach, and how long they live, with the real binary.
+//! Access and lifetime of the shell tool's commands, with the real binary.
 
 use std::io::Read as _;
 
@@ -10,7 +10,7 @@ use crate::kit::{Going, Home};
 use crate::providers::{anthropic, anthropic_call};
 use crate::who_may_run::{approve_with, asked, serve};
 
-/// A command, and what it left in the background, end with a server that is killed.
+/// A command and its background processes end when the server is killed.
 #[test]
 fn a_command_ends_with_its_server() {
     let home = Home::with_files(&[("wellspring.toml", "")]);
@@ -20,7 +20,7 @@ fn a_command_ends_with_its_server() {
     let run = asked(address, "");
     let command = "exec 3> pipe; (sleep 20; echo > finished) & echo begun >&3; sleep 20";
     approve_with(address, "", &run, &json!({ "command": command }));
-    // It opens when the command has, and ends when nothing holds the other end any more.
+    // Opens when the command has opened it, and ends when no process holds the other end.
     let mut pipe = std::fs::File::open(pipe).unwrap();
     let mut begun = [0; 6];
     pipe.read_exact(&mut begun).unwrap();
@@ -31,7 +31,7 @@ fn a_command_ends_with_its_server() {
     assert!(!home.work().join("finished").exists(), "the command went on to its end");
 }
 
-/// The output of a command that a configured agent runs.
+/// The output of a command of a configured agent.
 async fn output(sandbox: &str, command: &str) -> Value {
     let arguments = json!({ "command": command }).to_string();
     let answers = [anthropic_call("run_shell_command", &arguments), anthropic("Done.")];
@@ -53,7 +53,7 @@ async fn output(sandbox: &str, command: &str) -> Value {
     serde_json::from_str(told.as_str().unwrap()).unwrap()
 }
 
-/// Each line asks for one thing and says whether it was possible.
+/// Each line tries one thing and prints whether it was possible.
 const TRIES: &str = r#"
 can() { if "$@" > /dev/null 2>&1; then echo "yes $*"; else echo "no $*"; fi; }
 can cat notes/one.txt
@@ -69,7 +69,7 @@ echo "$TEAM$OTHER"
 exit 3
 "#;
 
-/// Whether the kernel has what a sandbox needs.
+/// Whether the kernel supports sandboxes.
 #[cfg(target_os = "linux")]
 fn has_sandbox() -> bool {
     let tried = Home::new().output(&["launch", "--sandbox", "--", "/bin/true"]);

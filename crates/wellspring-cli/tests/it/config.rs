@@ -1,4 +1,4 @@
-//! Configured agents, and agents from the environment, asked through the real command.
+//! Configured agents, and agents from the environment, used through the real command.
 
 use std::process::Output;
 
@@ -10,7 +10,7 @@ use crate::kit::{Going, Home};
 use crate::mcp_server;
 use crate::providers::{anthropic, anthropic_call, chat, gemini, models, ollama, responses};
 
-/// A command with these variables.
+/// A command with these environment variables.
 fn with(home: &Home, variables: &[(&str, &str)], arguments: &[&str]) -> Output {
     let mut command = home.paced(0, arguments);
     command.envs(variables.iter().copied());
@@ -151,7 +151,7 @@ async fn a_doctor_says_what_to_do() {
     ✗ MCP server gone: "no-such-program-here" could not be started (No such file or directory (os error 2)); is it installed and in PATH?
       → check its `command` or `url`, and what it needs in `env` or `headers`
     "#);
-    // Looking at runs needs no key; starting one does.
+    // Reading runs needs no key; starting a run does.
     home.print(&["runs", "list"]);
     let output = home.output(&["run", "--agent", "b", "x"]);
     assert_eq!(output.status.code(), Some(2));
@@ -162,11 +162,11 @@ async fn a_doctor_says_what_to_do() {
     ");
 }
 
-/// With nothing but a key, there is an agent of its provider's name.
+/// If only a key is set, there is an agent named after the provider.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn agents_come_from_the_environment() {
-    /// An agent, the variables of its key and its address, what follows the address, what it
-    /// answers, and where it is asked.
+    /// An agent, the variables of its key and its URL, the path after the URL, its response, and
+    /// the path of the request.
     type Row =
         (&'static str, &'static str, &'static str, &'static str, fn(&str) -> Answer, &'static str);
     let rows: [Row; 4] = [
@@ -224,7 +224,7 @@ async fn the_models_of_each_provider() {
     assert!(said(&output).contains("openai: no key: set OPENAI_API_KEY"), "{output:?}");
 }
 
-/// A provider of the file, with a fallback, headers, a schema of the result and sub-agents.
+/// A provider in the file, with a fallback, headers, a result schema and sub-agents.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_configured_provider_and_its_fallback() {
     let down = FakeProvider::start([Answer::status(503, "down")]).await.unwrap();

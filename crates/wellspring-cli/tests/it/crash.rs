@@ -6,13 +6,14 @@ use wellspring_testkit::soak;
 
 use crate::kit::{Going, Home};
 
-/// Records of a run of the demonstration, roughly: where crashes are aimed at.
+/// Approximate number of records of a demo run, over which the crashes are spread.
 const RECORDS: usize = 331;
 
 #[test]
 fn a_killed_run_goes_on_without_gap_or_duplicate() {
     for crash in 0..soak(5, 100) as usize {
-        // A step that shares no divisor with the length: spread out, and never the same twice.
+        // A step that is coprime to the number of records, so that the crashes are spread out and
+        // never repeat.
         crash_and_resume(1 + crash * 131 % RECORDS);
     }
 }
@@ -35,7 +36,7 @@ fn crash_and_resume(at: usize) {
         let resumed = String::from_utf8(output.stdout).unwrap();
         assert_eq!(resumed, home.print(&["runs", "export", "last"]), "killed at {at}");
     }
-    // The grammar holds over the crash, and what anyone saw is still there.
+    // The grammar holds over the crash, and every record that was read is still there.
     let (records, outline) = home.records("last");
     assert!(outline.finished, "killed at {at}");
     let seen: Vec<Record> = seen.iter().map(|line| serde_json::from_str(line).unwrap()).collect();

@@ -1,4 +1,4 @@
-//! A damaged file: what is damaged is named everywhere, and everything else is served.
+//! A damaged file: the damage is reported everywhere, and everything else is served.
 
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::kit::Home;
 use crate::serve::{answer, serving};
 
-/// Flips a bit in the first record of the run that was asked this.
+/// Flips a bit in the first record of the run with this input.
 fn damage(home: &Home, asked: &str) {
     let path = home.data().join("runs.db");
     let mut file = std::fs::read(&path).unwrap();
@@ -80,7 +80,7 @@ fn what_is_damaged_is_named_and_everything_else_is_served() {
         let mut socket = TcpStream::connect(address).unwrap();
         socket.write_all(request.as_bytes()).unwrap();
         let mut text = String::new();
-        // It ends: nothing spins, and nothing waits for what never comes.
+        // It ends: nothing spins, and nothing waits for records that never arrive.
         socket.read_to_string(&mut text).unwrap();
         assert!(text.contains("damaged"), "{path}: {text}");
         assert!(!text.contains("question"), "{path}: {text}");
@@ -120,7 +120,7 @@ fn a_deleted_data_directory_is_said() {
     server.wait().unwrap();
 }
 
-/// A server whose disk is full from the start serves what is there, and says that it cannot write.
+/// A server whose disk is full from the start serves stored runs, and reports that it cannot write.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_server_that_cannot_write_serves_what_is_there() {

@@ -1,4 +1,4 @@
-//! A data directory of its own for every test, and the command in it.
+//! A separate data directory for every test, and the command in it.
 
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::ops::RangeInclusive;
@@ -29,8 +29,8 @@ const PROVIDERS: [&str; 14] = [
     "WELLSPRING_LISTEN",
 ];
 
-/// A data directory, and a small working directory for the demonstration to look at. Its
-/// configuration asks the demonstration, whatever else is on this machine.
+/// A data directory, and a small working directory for the demo agent. The configuration selects
+/// the demo agent, whatever is installed on the machine.
 pub(crate) struct Home {
     directory: tempfile::TempDir,
 }
@@ -85,7 +85,7 @@ impl Home {
         command
     }
 
-    /// The same, with a disk on which these calls of a thread to sync fail.
+    /// The same, with a disk on which these `fsync` calls of a thread fail.
     pub(crate) fn paced_and_unsynced(
         &self,
         pace_ms: u32,
@@ -145,8 +145,8 @@ impl Home {
     }
 }
 
-/// Writes a program. Another process does so: while this one has a program open for writing,
-/// whatever another test starts at that moment has it open too, and nobody can run it.
+/// Writes a program, in another process. While this process has a program open for writing, a child
+/// process that another test starts inherits the descriptor, and the program cannot be executed.
 pub(crate) fn install(program: &Path, script: &str) {
     let write = r#"printf %s "$1" > "$2" && chmod 755 "$2""#;
     let mut writer = Command::new("sh");

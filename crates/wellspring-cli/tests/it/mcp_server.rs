@@ -24,7 +24,7 @@ fn toml_text(text: &str) -> String {
 
 #[test]
 fn speaks_when_started_as_a_server() {
-    // Started as a test among others, there is nothing to do.
+    // In a normal run of the tests there is nothing to do.
     if std::env::var_os(VARIABLE).is_none() {
         return;
     }

@@ -16,7 +16,7 @@ fn the_answer_comes_as_it_was_written() {
     assert!(shown.chars().all(|c| c == '\n' || !c.is_control()), "{shown:?}");
 }
 
-/// A pipe gets the words of the agent; what the command says about the run is not in it.
+/// A pipe gets the agent's text, without the command's own messages about the run.
 #[test]
 fn a_pipe_gets_the_answer_alone() {
     let home = Home::new();
@@ -32,7 +32,7 @@ fn a_pipe_gets_the_answer_alone() {
     assert!(said.starts_with("wellspring: failed: "), "{said}");
 }
 
-/// Runs the command with something on standard input.
+/// Runs the command with this standard input.
 fn piped(home: &Home, arguments: &[&str], input: &[u8]) -> std::process::Output {
     let mut command = home.paced(0, arguments);
     let mut child = command.stdin(std::process::Stdio::piped()).spawn().unwrap();
@@ -82,7 +82,7 @@ fn events_are_lines_of_json_in_every_dialect() {
         let replayed =
             home.print(&["runs", "replay", "last", "--speed", "max", "--events", dialect]);
         assert!(events.len() > 2, "{dialect}: {events:?}");
-        // A view that is read latest-wins shows fewer pictures of the same run.
+        // A latest-wins dialect sends fewer snapshots of the same run.
         if dialect != "stream_delta" {
             assert_eq!(json_lines(&replayed), events, "{dialect}");
         }

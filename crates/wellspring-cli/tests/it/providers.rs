@@ -1,16 +1,16 @@
-//! What providers say, by hand: fakes that used our own types would only prove that we agree
-//! with ourselves.
+//! Responses of providers, written by hand: fakes built from our own types would only show that we
+//! agree with ourselves.
 
 use serde_json::json;
 use wellspring_testkit::Answer;
 
-/// A list of models, as Anthropic and OpenAI have it.
+/// A list of models, in the format of Anthropic and OpenAI.
 pub(crate) fn models(ids: &[&str]) -> Answer {
     let data: Vec<_> = ids.iter().map(|id| json!({"id": id})).collect();
     Answer::ok("application/json", json!({"data": data}).to_string())
 }
 
-/// An answer of Anthropic's.
+/// A response of Anthropic.
 pub(crate) fn anthropic(words: &str) -> Answer {
     sse(&[
         json!({"type": "message_start",
@@ -26,7 +26,7 @@ pub(crate) fn anthropic(words: &str) -> Answer {
     ])
 }
 
-/// An answer of Anthropic's that calls a tool.
+/// A response of Anthropic that calls a tool.
 pub(crate) fn anthropic_call(tool: &str, arguments: &str) -> Answer {
     sse(&[
         json!({"type": "message_start",
@@ -42,7 +42,8 @@ pub(crate) fn anthropic_call(tool: &str, arguments: &str) -> Answer {
     ])
 }
 
-/// An answer of Anthropic's that is held in mid-sentence and then calls a tool.
+/// A response of Anthropic that stops in the middle of a sentence until it is released, and then
+/// calls a tool.
 pub(crate) fn anthropic_held(words: [&str; 2], tool: &str, arguments: &str) -> Answer {
     let text = |words| {
         json!({"type": "content_block_delta", "index": 0,
@@ -70,13 +71,13 @@ pub(crate) fn anthropic_held(words: [&str; 2], tool: &str, arguments: &str) -> A
     sse(&first).then_held(body(&rest))
 }
 
-/// An answer in Chat Completions.
+/// A response of Chat Completions.
 pub(crate) fn chat(words: &str) -> Answer {
     let choice = |delta: serde_json::Value, reason: serde_json::Value| json!({"model": "m", "choices": [{"index": 0, "delta": delta, "finish_reason": reason}]});
     sse(&[choice(json!({"content": words}), json!(null)), choice(json!({}), json!("stop"))])
 }
 
-/// An answer of OpenAI's Responses API.
+/// A response of OpenAI's Responses API.
 pub(crate) fn responses(words: &str) -> Answer {
     let item = json!({"id": "msg_1", "type": "message", "role": "assistant",
         "content": [{"type": "output_text", "text": words}]});
@@ -92,14 +93,14 @@ pub(crate) fn responses(words: &str) -> Answer {
     ])
 }
 
-/// An answer of Gemini's.
+/// A response of Gemini.
 pub(crate) fn gemini(words: &str) -> Answer {
     sse(&[json!({"candidates": [{"content": {"role": "model", "parts": [{"text": words}]},
         "finishReason": "STOP"}], "modelVersion": "m",
         "usageMetadata": {"promptTokenCount": 3, "candidatesTokenCount": 7}})])
 }
 
-/// An answer of Ollama's.
+/// A response of Ollama.
 pub(crate) fn ollama(words: &str) -> Answer {
     let lines = [
         json!({"model": "m", "message": {"role": "assistant", "content": words}, "done": false}),

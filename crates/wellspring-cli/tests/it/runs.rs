@@ -40,7 +40,7 @@ fn ids_can_be_shortened() {
         assert_eq!(home.print(&["runs", "show", id]), first, "{id}");
     }
     assert!(home.print(&["runs", "show", "last"]).starts_with("› long"));
-    // Both began within the same minutes, so their ids begin the same.
+    // Both began within the same minutes, so their ids have the same prefix.
     let output = home.output(&["runs", "show", &ids[0][..4]]);
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.code() == Some(2) && said.contains("matches 2 of them"), "{said}");

@@ -1,4 +1,4 @@
-//! Ctrl-C and its kin.
+//! Ctrl-C and other signals.
 
 use rustix::process::Signal;
 use wellspring_core::{Event, Outcome};

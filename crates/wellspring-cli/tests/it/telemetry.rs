@@ -1,4 +1,4 @@
-//! Spans, as a collector gets them: OTLP over HTTP, in JSON.
+//! Spans as a collector receives them: OTLP over HTTP, in JSON.
 
 use std::collections::BTreeMap;
 use std::io::{Read as _, Write as _};
@@ -11,7 +11,7 @@ use wellspring_testkit::{Answer, FakeProvider};
 use crate::kit::{Going, Home};
 use crate::providers::{anthropic, anthropic_call};
 
-/// An attribute's value without its wrapping.
+/// An attribute's value without its OTLP wrapper.
 fn plain(value: &Value) -> Value {
     let (kind, inner) = value.as_object().unwrap().iter().next().unwrap();
     match kind.as_str() {
@@ -22,7 +22,7 @@ fn plain(value: &Value) -> Value {
     }
 }
 
-/// Every span that came, by the time it began.
+/// All received spans, by start time.
 pub(crate) fn spans(collector: &FakeProvider) -> Vec<Value> {
     let mut spans: Vec<Value> = Vec::new();
     for asked in collector.asked() {
@@ -41,7 +41,7 @@ pub(crate) fn spans(collector: &FakeProvider) -> Vec<Value> {
     spans
 }
 
-/// The spans as a tree: a line each, with its attributes, below its parent.
+/// The spans as a tree: one line per span, with its attributes, below its parent.
 fn tree(collector: &FakeProvider) -> String {
     let spans = spans(collector);
     let traces: std::collections::BTreeSet<_> =
@@ -76,7 +76,7 @@ fn below(spans: &[Value], parent: &str, depth: usize, lines: &mut String) {
     }
 }
 
-/// What differs every time is shown by its kind.
+/// Values that differ between runs are replaced by their kind.
 fn shown(name: &str, value: &Value) -> String {
     match name {
         "gen_ai.response.time_to_first_chunk" => {
@@ -226,7 +226,7 @@ pub(crate) async fn exporting_server() -> (FakeProvider, Home, Going, SocketAddr
     (collector, home, server, address)
 }
 
-/// The span of a run is a child of the span that the HTTP client names.
+/// The span of a run is a child of the span in the HTTP client's request.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_run_lies_below_its_callers_span() {
     let (collector, _home, server, address) = exporting_server().await;
@@ -258,7 +258,7 @@ async fn a_run_lies_below_its_callers_span() {
     assert!(below(root).iter().any(|(name, _)| name.starts_with("chat ")), "{spans:?}");
 }
 
-/// A doctor asks the collector to take no spans.
+/// `doctor` sends the collector a request without spans.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_doctor_looks_at_the_collector() {
     let accepts = FakeProvider::start([Answer::ok("application/json", "{}")]).await.unwrap();
@@ -271,7 +271,7 @@ async fn a_doctor_looks_at_the_collector() {
     let mut told = String::new();
     for url in [accepts.url(), refuses.url(), gone] {
         let mut command = home.paced(0, &["doctor"]);
-        // A variable overrules the file.
+        // A variable overrides the file.
         command.env("OTEL_EXPORTER_OTLP_ENDPOINT", &url).env("SECRET", "hush");
         let shown = String::from_utf8(command.output().unwrap().stdout).unwrap();
         assert!(!shown.contains("hush"), "{shown}");

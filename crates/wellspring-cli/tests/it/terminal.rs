@@ -25,7 +25,7 @@ fn skip(program: &str) {
     eprintln!("SKIPPED: {program} is not installed");
 }
 
-/// What is left on the screen, history included, after a command has run in a terminal.
+/// The final screen, including the scrollback, of a command in a terminal.
 fn in_tmux(home: &Home, columns: u32, command: &str) -> String {
     let socket = format!("wellspring-{}-{columns}", std::process::id());
     let tmux = |arguments: &[&str]| {
@@ -88,7 +88,7 @@ fn an_answer_longer_than_the_screen_is_printed_once() {
     }
 }
 
-/// Runs the command in a pty. Each step waits until something is shown, then types.
+/// Runs the command in a pseudo-terminal. Each step waits for a text on the screen, then types.
 fn in_script(home: &Home, colour: bool, steps: &[(&str, &str)]) -> (Option<i32>, String) {
     command_in_script(home, "run 'Good morning'", colour, steps)
 }
@@ -102,7 +102,7 @@ fn command_in_script(
     let mut command = Command::new("script");
     command
         .args(["-q", "-e", "-f", "-c"])
-        // In the shell's place: one that stays would die of the Ctrl-C that is for the command.
+        // `exec` replaces the shell: otherwise the Ctrl-C for the command would end the shell.
         .arg(format!("exec {BINARY} {what}"))
         .arg("/dev/null")
         .current_dir(home.work())
@@ -173,8 +173,8 @@ fn without_colour_a_question_is_a_line() {
     assert!(!shown.contains('\u{1b}'), "{shown:?}");
 }
 
-/// A form of an agent is filled in field by field. What the form refuses is asked for again, with
-/// what was typed as the default; and a form can be declined.
+/// An agent's form is filled in field by field. If the form rejects the input, the fields are asked
+/// again with the typed values as defaults. A form can also be declined.
 #[test]
 fn a_form_is_filled_in_corrected_and_declined() {
     if !is_there("script", "--version") {
@@ -230,7 +230,7 @@ fn a_choice_is_made_by_number() {
     }
 }
 
-/// The command ignores a polite request, so that the run takes a while to stop.
+/// The tool's command ignores SIGINT and SIGTERM, so that the run takes a while to stop.
 #[test]
 fn a_second_interrupt_leaves_at_once() {
     if !is_there("script", "--version") {
@@ -247,8 +247,8 @@ fn a_second_interrupt_leaves_at_once() {
     assert!(home.records("last").1.finished);
 }
 
-/// A conversation: a question within it is answered, Ctrl-C stops an answer and not the chat,
-/// at the prompt it says how to leave, and Ctrl-D exits.
+/// A conversation: a question in it is answered, Ctrl-C stops a response but not the chat, the
+/// prompt shows how to leave, and Ctrl-D exits.
 #[test]
 fn a_conversation_in_the_terminal() {
     if !is_there("script", "--version") {

@@ -79,7 +79,7 @@ impl Polling {
     }
 }
 
-/// Answers like Dify, and rejects what Dify rejects.
+/// Responds like Dify, and rejects invalid requests like Dify.
 fn strict(asked: &Asked) -> Answer {
     let refused = |status: u16, code: &str| {
         let body = json!({"code": code, "message": code, "status": status});

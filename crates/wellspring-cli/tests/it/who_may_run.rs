@@ -1,4 +1,4 @@
-//! Who may run commands, against the real binary.
+//! Permission to run commands, with the real binary.
 
 use std::net::SocketAddr;
 
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::kit::{Going, Home};
 use crate::serve::answer;
 
-/// A server, where it listens, and the names of its agents.
+/// A server, its address, and the names of its agents.
 pub(crate) fn serve(home: &Home) -> (Going, SocketAddr, String) {
     let mut server = Going::start(home.paced(0, &["serve", "--listen", "127.0.0.1:0"]));
     let line = server.line().unwrap().to_owned();
@@ -22,7 +22,7 @@ fn stop(server: Going) {
     assert_eq!(server.end().0.code(), Some(0));
 }
 
-/// Starts a run of `demo` and follows it to its question; gives the run.
+/// Starts a run of `demo`, reads it up to its question, and returns its id.
 pub(crate) fn asked(address: SocketAddr, headers: &str) -> String {
     let body = r#"{"agent":"demo","input":"hello"}"#;
     let (status, run) = answer(address, "POST", "/v1/runs", headers, body);
@@ -32,7 +32,7 @@ pub(crate) fn asked(address: SocketAddr, headers: &str) -> String {
     run
 }
 
-/// The events of a run as lines, up to one that has this in it.
+/// The events of a run as lines, up to the first one with this text.
 fn events(address: SocketAddr, headers: &str, run: &str, until: &str) -> String {
     let (mut after, mut all) = ("0".to_owned(), String::new());
     while !all.contains(until) {
@@ -101,8 +101,9 @@ fn the_first_token_takes_the_shell_from_a_running_demo() {
     stop(server);
 }
 
-/// The files of a process that cannot be dumped belong to root, whoever runs it, so that no
-/// other process of its user can read its environment. As root, the test runs it as another user.
+/// The `/proc` files of a process that is not dumpable belong to root, so that no other process of
+/// its user can read its environment. If the test runs as root, it starts the process as another
+/// user.
 #[cfg(target_os = "linux")]
 #[test]
 fn other_processes_of_the_user_cannot_read_our_environment() {
@@ -113,7 +114,7 @@ fn other_processes_of_the_user_cannot_read_our_environment() {
     let is_root = rustix::process::geteuid().is_root();
     if is_root {
         use std::os::unix::process::CommandExt as _;
-        // The home's folder is root's alone.
+        // Only root can read the home directory of this test.
         command.current_dir("/").env("WELLSPRING_CONFIG", "/dev/null").uid(NOBODY).gid(NOBODY);
     }
     let mut server = Going::start(command);

@@ -10,7 +10,7 @@ use wellspring_core::{
     RunId, ThreadId, Tool, ToolError, ToolResult, ToolUpdate,
 };
 
-/// Something a tool told its host.
+/// A report of a tool to its host.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Heard {
     Updated(ToolUpdate),
@@ -90,7 +90,7 @@ impl RecordingHost {
         self.count.subscribe().wait_for(|&heard| heard >= count).await.unwrap();
     }
 
-    /// Calls a tool: what was heard, and what came of it.
+    /// Calls a tool. Returns its reports and its result.
     pub(crate) async fn call(
         self: &Arc<Self>,
         tool: &dyn Tool,

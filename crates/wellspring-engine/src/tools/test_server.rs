@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
-/// Answers every connection once, with the bytes that `answer` makes of the request's path,
+/// Responds to each connection once, with the bytes that `answer` returns for the request's path,
 /// and closes it.
 pub(crate) struct Peer {
     pub(crate) address: SocketAddr,
@@ -26,7 +26,7 @@ impl Peer {
                 let request = read(&mut stream).await;
                 let path = request.split(' ').nth(1).unwrap_or_default().to_owned();
                 seen.lock().unwrap().push(request);
-                // A client that had enough is no failure.
+                // A client that disconnects early is not a failure.
                 let _ = stream.write_all(&answer(&path)).await;
                 let _ = stream.shutdown().await;
             }
@@ -50,7 +50,7 @@ impl Drop for Peer {
     }
 }
 
-/// A whole answer with a length.
+/// A whole response with a length.
 pub(crate) fn ok(body: &[u8]) -> Vec<u8> {
     let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n", body.len());
     [head.as_bytes(), body].concat()

@@ -79,7 +79,8 @@ async fn in_mid_sentence_keeps_what_was_said() {
         (by.as_deref(), why.as_deref(), inbox.is_some()),
         (Some("ann"), Some("enough"), true)
     );
-    // It is idempotent, and a run that is over says so.
+    // A repeated cancel changes nothing, and cancelling a finished run returns that it has
+    // finished.
     let again = runtime.local().cancel(run, CancelWhen::Now, None).await;
     assert!(matches!(again, Err(ControlError::Finished(_))), "{again:?}");
 }

@@ -1,5 +1,4 @@
-//! Agents that run their own loop in another place: their events, our tools for them, and the
-//! permissions that they request.
+//! Remote agents: their events, our tools for them, and the permissions that they request.
 
 use std::sync::{Arc, Mutex};
 

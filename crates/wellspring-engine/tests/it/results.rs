@@ -25,7 +25,7 @@ fn number() -> Value {
     })
 }
 
-/// A tool of this name would be mistaken for the result, and its calls would not be shown.
+/// A tool of this name would be mistaken for the result tool, and its calls would not be shown.
 #[tokio::test]
 async fn the_name_of_the_result_is_reserved() {
     let spec = ToolSpec::new(RETURN_RESULT, "is no result");

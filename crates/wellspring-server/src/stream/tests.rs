@@ -23,7 +23,7 @@ thread_local! {
 const DIALECTS: [DialectName; 3] =
     [DialectName::Record, DialectName::AgUi, DialectName::AgentEvent];
 
-/// A run that somebody writes and others watch.
+/// A run that a test writes while streams read it.
 struct Watched {
     log: Log,
     owner: Owner,
@@ -32,7 +32,7 @@ struct Watched {
 }
 
 impl Watched {
-    /// It has begun to say something.
+    /// The first text has begun.
     async fn new() -> Self {
         let log = Log::in_memory();
         let started = RunStarted {
@@ -54,14 +54,14 @@ impl Watched {
         watched
     }
 
-    /// One more word, in a frame of its own.
+    /// Appends a word in its own frame.
     async fn say(&self, word: &str) {
         let delta = Event::PartDelta { part: PartId(0), chunk: word.into() };
         self.owner.push(AgentNo::ROOT, delta);
         self.owner.commit().await.unwrap();
     }
 
-    /// The end, in one frame.
+    /// Ends the run, in one frame.
     async fn end(&self) {
         let outcome = Box::new(Outcome::Completed { stop: Stop::EndTurn });
         self.owner.push_all(
@@ -75,7 +75,7 @@ impl Watched {
         self.owner.commit().await.unwrap();
     }
 
-    /// Somebody who watches, and has been told what was there.
+    /// A reader that has read everything so far.
     async fn viewer(&self, dialect: DialectName) -> EventStream {
         let cursor = self.log.cursor(self.owner.run(), Seq(0)).await.unwrap();
         let wanted = Wanted {
@@ -107,7 +107,7 @@ fn encoded() -> usize {
     ENCODED.with(Cell::get)
 }
 
-/// However many watch, a frame is encoded once for each dialect that is spoken.
+/// A frame is encoded once per dialect, however many readers there are.
 #[tokio::test]
 async fn a_frame_is_encoded_once_per_dialect() {
     const VIEWERS: usize = 100;
@@ -132,8 +132,8 @@ async fn a_frame_is_encoded_once_per_dialect() {
     assert_eq!(encoded() - before, DIALECTS.len() * WORDS);
 }
 
-/// A reader that lags gets all that it missed in few pieces, and costs no encoding of its own
-/// while another one is ahead of it.
+/// A reader that lags gets everything that it missed in few pieces, and frames are not encoded
+/// again for it while another reader is ahead.
 #[tokio::test]
 async fn a_lagging_reader_gets_batches() {
     const WORDS: usize = 200;

@@ -1,4 +1,4 @@
-//! Who may ask for what, and from where.
+//! Authentication, permissions and origins.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use wellspring_server::{ServeError, Server, ServerConfig, Tokens};
 
 use crate::kit::{Kit, agent, config, parts};
 
-/// A server with a token of two tenants each.
+/// A server with two tenants, and an admin token of each.
 pub(crate) async fn two_tenants(config: ServerConfig) -> (Kit, [String; 2]) {
     let runtime = Runtime::new(Log::in_memory());
     let tokens = Tokens::new(runtime.log().store().clone());
@@ -34,7 +34,7 @@ pub(crate) async fn two_tenants(config: ServerConfig) -> (Kit, [String; 2]) {
     (kit, [mine, other])
 }
 
-/// Every route there is, from the description: method, path, scope.
+/// All routes, from the OpenAPI description: method, path, permission.
 async fn routes(kit: &Kit) -> Vec<(Method, String, Option<String>)> {
     let (_, _, description) = parts(kit.get("/openapi.json").send().await.unwrap()).await;
     let paths: BTreeMap<String, BTreeMap<String, Value>> =
@@ -51,7 +51,7 @@ async fn routes(kit: &Kit) -> Vec<(Method, String, Option<String>)> {
     routes
 }
 
-/// A body that would be right for a route.
+/// A valid body for a route.
 fn body_for(path: &str, run: &str, thread: &str) -> Value {
     if path.ends_with("/answers") {
         json!({ "question": 0, "answer": { "approve": {} } })
@@ -66,7 +66,7 @@ fn body_for(path: &str, run: &str, thread: &str) -> Value {
     }
 }
 
-/// Whatever is tried with another tenant's ids: they are not there, and nothing changes.
+/// With another tenant's token, ids of this tenant are not found on any route, and nothing changes.
 #[tokio::test]
 async fn another_tenants_runs_are_not_found_on_every_route() {
     let (kit, secrets) = two_tenants(config()).await;
@@ -77,18 +77,18 @@ async fn another_tenants_runs_are_not_found_on_every_route() {
 
 async fn not_found_on_every_route(mut kit: Kit, [mine, other]: [String; 2]) {
     let run = kit.start().await;
-    // It waits for an approval now.
+    // The run waits for an approval.
     kit.paused(run).await;
     let info = kit.runtime.log().store().info(run).await.unwrap().unwrap();
     let (run, thread) = (run.to_string(), info.thread.to_string());
     let before = kit.runtime.log().transcript(run.parse().unwrap()).await.unwrap();
     kit.token = Some(other);
     for (method, path, scope) in routes(&kit).await {
-        // A client's own names are its tenant's: the same ones start another run.
+        // Ids that clients choose are per tenant: for another tenant they start another run.
         if scope.is_none() || path == "/ag-ui/{agent}" || path == "/metrics" {
             continue;
         }
-        // These take no ids of ours but in their messages.
+        // These take our ids only inside their messages; other tests cover them.
         let sockets = ["/v1/socket", "/use-ai", "/socket.io/"];
         if sockets.contains(&&*path) || path.starts_with("/ai-sdk/") {
             continue;
@@ -120,7 +120,7 @@ async fn not_found_on_every_route(mut kit: Kit, [mine, other]: [String; 2]) {
         let response = kit.post("/v1/runs", &body).send().await.unwrap();
         assert_eq!(response.status(), 404, "{body}");
     }
-    // A client's own names are its tenant's: whoever uses another's ids as such means others.
+    // Ids that clients choose are per tenant, so our ids used as such name something else.
     let message = json!({ "id": "m", "role": "user", "content": "go" });
     let result = json!({
         "id": "x", "role": "tool", "toolCallId": format!("{run}-0"), "content": "forged",
@@ -139,7 +139,7 @@ async fn not_found_on_every_route(mut kit: Kit, [mine, other]: [String; 2]) {
         let body = if want == 200 {
             body
         } else {
-            // The first one has begun a run of that name, to which it would attach.
+            // The first request started a run with that id, and this one would attach to it.
             json!({ "threadId": run, "runId": "another", "messages": messages, "resume": resume })
         };
         let response = kit.post("/ag-ui/agent", &body).send().await.unwrap();
@@ -161,7 +161,7 @@ async fn not_found_on_every_route(mut kit: Kit, [mine, other]: [String; 2]) {
     );
 }
 
-/// Without a token, with a wrong one, and with one that allows less.
+/// Requests without a token, with an invalid one, and with one that has too few permissions.
 #[tokio::test]
 async fn every_route_holds_to_its_scope() {
     let (kit, _) = two_tenants(config()).await;
@@ -189,14 +189,14 @@ async fn scopes_on_every_route(mut kit: Kit) {
             kit.token = Some(secret.clone());
             let status = kit.request(method.clone(), &path).send().await.unwrap().status();
             let allowed = scope.as_deref().is_none_or(|scope| scope == *name || *name == "admin");
-            // What is about all tenants is not for one's operators.
+            // Operators of one tenant cannot read figures of all tenants.
             let allowed = allowed && path != "/metrics";
             assert_eq!(status != 403, allowed, "{method} {path} with {name}: {status}");
         }
     }
 }
 
-/// What all tenants do together is for whoever looks after the server.
+/// Only the server's operator reads figures of all tenants.
 #[tokio::test]
 async fn the_servers_figures_are_its_operators_alone() {
     let (mut kit, [mine, _]) = two_tenants(config()).await;
@@ -232,14 +232,14 @@ async fn a_signed_address_opens_one_stream_for_a_while() {
     assert_eq!(code(url.replace(&run.to_string(), &second.to_string())).await, "bad_signature");
     assert_eq!(code(url.replace(&expires, "9999999999999")).await, "bad_signature");
     assert_eq!(code(url.replace("as=mine", "as=other")).await, "bad_signature");
-    // A revoked token's addresses are worth nothing.
+    // Signed URLs of a revoked token are invalid.
     kit.server.tokens().revoke("mine").await.unwrap();
     assert_eq!(code(url).await, "bad_token");
     kit.token = Some(other);
     assert_eq!(kit.get("/v1/runs").send().await.unwrap().status(), 200);
 }
 
-/// A clock that a test moves on.
+/// A clock that the test sets.
 struct ByHand(AtomicU64);
 
 impl Clock for ByHand {
@@ -267,7 +267,7 @@ async fn a_signed_address_expires() {
     assert_eq!((status, body["error"]["code"].as_str()), (401, Some("expired")));
 }
 
-/// Elsewhere than on this machine nothing is served without a token.
+/// A server on a non-loopback address requires a token for everything.
 #[tokio::test]
 async fn refuses_to_listen_elsewhere_without_a_token() {
     let runtime = Runtime::new(Log::in_memory());
@@ -282,7 +282,7 @@ async fn refuses_to_listen_elsewhere_without_a_token() {
     start().await.unwrap().stop().await;
 }
 
-/// A name that was made to mean this machine, and a page of someone else's.
+/// A host name that resolves to this machine (DNS rebinding), and a page of another site.
 #[tokio::test]
 async fn foreign_names_and_pages_are_refused() {
     let config = ServerConfig { cors: vec!["https://app.example".into()], ..config() };
@@ -321,7 +321,8 @@ async fn foreign_names_and_pages_are_refused() {
     );
 }
 
-/// Elsewhere than on this machine too: an address is one's own, a name has to be said.
+/// On other addresses too: the server's own address is always accepted as a host, a name must be
+/// listed.
 #[tokio::test]
 async fn elsewhere_names_have_to_be_known_too() {
     let mut said = Vec::new();
@@ -344,7 +345,7 @@ async fn elsewhere_names_have_to_be_known_too() {
     assert_eq!(said, [200, 200, 200, 403, 403, 200, 200, 200, 200, 403]);
 }
 
-/// Where tokens were once needed they stay needed.
+/// Once tokens were required, they stay required.
 #[tokio::test]
 async fn revoking_the_last_token_leaves_the_server_closed() {
     let kit = Kit::new(agent([], [])).await;

@@ -23,7 +23,7 @@ pub(crate) fn user(id: &str, text: &str) -> Value {
     json!({ "id": id, "role": "user", "content": text })
 }
 
-/// The events of an answer, which the verifiers have nothing against.
+/// The events of a response, checked by both verifiers.
 pub(crate) async fn events(response: Response) -> Vec<Value> {
     events_after(response, &json!([])).await
 }
@@ -38,7 +38,7 @@ fn kinds(events: &[Value]) -> Vec<&str> {
     events.iter().map(|event| event["type"].as_str().unwrap()).collect()
 }
 
-/// The words of a kind of message, as a client folds them.
+/// The text of one kind of message, as a client assembles it.
 pub(crate) fn text(events: &[Value], kind: &str) -> String {
     let deltas = events.iter().filter(|event| event["type"] == kind);
     deltas.map(|event| event["delta"].as_str().unwrap()).collect()
@@ -70,7 +70,7 @@ async fn a_run_and_the_next_one_of_its_thread() {
     assert_eq!(runs[0]["title"], json!("And now?"));
 }
 
-/// A client that comes back names the same run, or asks for it.
+/// A client that reconnects names the same run, or requests it.
 #[tokio::test]
 async fn a_dropped_client_attaches_again() {
     let gate = Gate::new();
@@ -85,7 +85,7 @@ async fn a_dropped_client_attaches_again() {
     assert_eq!(again, asked);
     assert_eq!(kinds(&again)[..2], ["RUN_STARTED", "MESSAGES_SNAPSHOT"]);
     assert!(text(&again, "TEXT_MESSAGE_CONTENT").ends_with("three"));
-    // It is this agent's run and no other's.
+    // The run belongs to this agent; another agent's URL does not find it.
     let (status, _, said) = parts(kit.get("/ag-ui/another/runs/r").send().await.unwrap()).await;
     assert_eq!((status, said["error"]["code"].as_str()), (404, Some("no_run")));
     let over = events(kit.post("/ag-ui/agent", &body).send().await.unwrap()).await;
@@ -95,7 +95,7 @@ async fn a_dropped_client_attaches_again() {
     assert_eq!(runs["runs"].as_array().unwrap().len(), 1);
 }
 
-/// A tool that runs in the page: the run ends on this wire and goes on with its result.
+/// A tool that runs in the page: the AG-UI run ends, and continues with the result.
 #[tokio::test]
 async fn a_tool_of_the_client() {
     let turns = [Say::new().call("paint", json!({"colour": "blue"})), Say::new().text("Done.")];
@@ -151,14 +151,14 @@ async fn an_interrupt_is_resumed() {
     let second = events_after(response, &messages).await;
     assert_eq!(second[0]["runId"], json!("r2"));
     assert_eq!(second.last().unwrap()["result"], json!("Done."));
-    // What is not open cannot be resumed.
+    // A question that is not open cannot be answered.
     body["runId"] = json!("r3");
     let (status, _, said) = parts(kit.post("/ag-ui/agent", &body).send().await.unwrap()).await;
     assert_eq!((status, said["error"]["code"].as_str()), (400, Some("bad_request")));
 }
 
-/// Nobody answers for others: neither a token that may not, nor one that did not ask. Nothing
-/// reaches the run, and it can still be answered.
+/// A question can be answered neither with a token that lacks the permission, nor by a principal
+/// that did not start the run. Nothing reaches the run, and it can still be answered.
 #[tokio::test]
 async fn an_interrupt_is_not_anybodys_to_resume() {
     let turns = [Say::new().call("echo", json!({"say": "x"})), Say::new().text("Done.")];
@@ -197,7 +197,8 @@ async fn an_interrupt_is_not_anybodys_to_resume() {
     assert_eq!(answered.by.as_deref(), Some("boss"));
 }
 
-/// What does not fit the question is refused before anything happens, as on every surface.
+/// An answer that does not fit the question is refused before anything happens, as on every
+/// surface.
 #[tokio::test]
 async fn an_interrupt_is_not_resumed_with_what_is_no_answer() {
     let question = json!({ "question": "How many?", "schema": { "type": "integer" } });
@@ -241,8 +242,8 @@ async fn a_cancelled_run_says_so() {
     assert_eq!(events.last().unwrap()["outcome"], json!({ "type": "cancelled" }));
 }
 
-/// The binary encoding says what the other does: of a run from its beginning, and of one that is
-/// joined while it goes on.
+/// The binary encoding carries the same events as JSON: of a run from its beginning, and of one
+/// that is joined while it is active.
 #[tokio::test]
 async fn protobuf_where_it_is_asked_for() {
     const BINARY: &str = "application/vnd.ag-ui.event+proto";
@@ -297,7 +298,7 @@ async fn names_are_the_tenants_own() {
     assert_eq!(kit.get(&theirs).send().await.unwrap().status(), 404);
 }
 
-/// A stock client can be given an address with a model in it.
+/// A client whose requests cannot be changed can have the model in its URL.
 #[tokio::test]
 async fn the_address_may_name_a_model() {
     let mut def = agent([Say::new().text("Hello.")], []);
@@ -316,8 +317,8 @@ async fn the_address_may_name_a_model() {
     assert_eq!((status, &body["error"]["code"]), (400, &json!("model_not_allowed")));
 }
 
-/// A client that names no runs answers two pauses of one thread, each time with a new message and
-/// a new state: all of it counts, once.
+/// A client that sends no run ids answers two pauses of one thread, each time with a new message
+/// and a new state: everything is applied, once.
 #[tokio::test]
 async fn two_pauses_are_answered_without_run_ids() {
     let kit = Kit::new(asks_twice()).await;
@@ -339,8 +340,8 @@ async fn two_pauses_are_answered_without_run_ids() {
     assert_eq!(inputs(&transcript), ["one", "two"]);
 }
 
-/// An answer under the run id of the request that asked counts, and so does what comes with it.
-/// The same request again is told the same; another answer under that id is refused.
+/// An answer under the run id of the request that asked is applied, and so is what comes with it.
+/// The same request again gets the same response; another answer under that id is refused.
 #[tokio::test]
 async fn an_answer_under_a_known_run_id_counts() {
     let kit = Kit::new(asks_twice()).await;
@@ -363,7 +364,7 @@ async fn an_answer_under_a_known_run_id_counts() {
     assert_eq!(inputs(&kit.wait(run).await), ["one"]);
 }
 
-/// Calls a tool that needs approval twice, whatever the user says in between.
+/// Calls a tool that needs approval twice, whatever the user's messages in between.
 fn asks_twice() -> AgentDef {
     let call = |say: &str| Say::new().call("echo", json!({ "say": say }));
     let turns = [call("x"), call("y"), Say::new().text("Done.")];
@@ -383,7 +384,7 @@ impl Chat {
         Self { body: input("t", run, json!([user("m", "Go")])) }
     }
 
-    /// Keeps the call that was made, and says one thing more.
+    /// Keeps the call that was made, and adds a message.
     fn says(&mut self, said: &[Value], more: &str) {
         let start = said.iter().rfind(|event| event["type"] == "TOOL_CALL_START").unwrap();
         let function = json!({ "name": "echo", "arguments": "{}" });
@@ -405,14 +406,14 @@ impl Chat {
     }
 }
 
-/// The question that a stream ended with.
+/// The question with which a stream ended.
 fn interrupt(said: &[Value]) -> Value {
     let outcome = &said.last().unwrap()["outcome"];
     assert_eq!(outcome["type"], "interrupt", "{said:?}");
     outcome["interrupts"][0]["id"].clone()
 }
 
-/// What users said while the run went on.
+/// The user's messages that were added during the run.
 fn inputs(transcript: &Transcript) -> Vec<&str> {
     let all = transcript.inputs.values().flatten();
     all.filter_map(|content| content.as_text()).collect()

@@ -1,4 +1,4 @@
-//! AG-UI with an agent that waits for its answers at work, while its run goes on.
+//! AG-UI with an agent whose tool waits for its answers without a pause of the run.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use wellspring_models::{Say, Scripted};
 use crate::ag_ui::{events, input, user};
 use crate::kit::Kit;
 
-/// Asks twice, and says what it was told.
+/// Asks twice, and returns the answers.
 struct Asks;
 
 impl RemoteAgent for Asks {
@@ -52,14 +52,14 @@ impl RemoteAgent for Asks {
     }
 }
 
-/// The events that name the run, and what they call it.
+/// The run ids in the events that name the run.
 fn names(events: &[Value]) -> Vec<String> {
     let named = events.iter().filter(|event| event.get("runId").is_some());
     let text = |value: &Value| value.as_str().unwrap().to_owned();
     named.map(|it| format!("{} {}", text(&it["type"]), text(&it["runId"]))).collect()
 }
 
-/// Each request is answered under the name that it gives the run, while others go on under theirs.
+/// Each request's stream uses the run id of that request; other streams of the run keep theirs.
 #[tokio::test]
 async fn an_answer_is_followed_under_the_name_that_it_brings() {
     let kit = Kit::new(AgentDef::remote("agent", Arc::new(Asks))).await;
@@ -80,7 +80,7 @@ async fn an_answer_is_followed_under_the_name_that_it_brings() {
     let first = send("r1", None).await;
     assert_eq!(names(&first), ["RUN_STARTED r1", "RUN_FINISHED r1"]);
     let run = kit.runtime.log().store().list(RunFilter::default()).await.unwrap()[0].run;
-    // Somebody watches all of it, and is told the same bytes as whoever does so later.
+    // One client reads the whole run live, and gets the same bytes as a client that reads it later.
     let path = format!("/v1/runs/{run}/events?dialect=ag_ui");
     let watched = kit.get(&path).send().await.unwrap();
 
@@ -123,8 +123,8 @@ fn lists_its_tools() -> AgentDef {
 const LISTED: &str = "[\"asking\", \"pick\"] \n\ntime:\nlate\n\nThe state shared with the user's \
                       screen:\n{\"n\":2}";
 
-/// Tools, context and state that come with an answer are in the next turn, also if the run has
-/// not paused for the answer.
+/// Tools, context and state that come with an answer apply from the next turn on, also if the run
+/// has not paused for the answer.
 #[tokio::test]
 async fn an_answer_brings_tools_context_and_state() {
     let kit = Kit::new(lists_its_tools()).await;
@@ -143,7 +143,7 @@ async fn an_answer_brings_tools_context_and_state() {
     assert_eq!(said, LISTED, "{second:?}");
 }
 
-/// The same over the native API: with an answer, and as a request of its own.
+/// The same over the native API: with an answer, and as a separate request.
 #[tokio::test]
 async fn the_native_api_amends_a_running_run() {
     let kit = Kit::new(lists_its_tools()).await;

@@ -1,4 +1,4 @@
-//! What an AG-UI client and an agent share besides words: state, context, tools, media; plans and
+//! What an AG-UI client and an agent share besides text: state, context, tools, media, plans and
 //! sub-agents.
 
 use std::sync::{Arc, Mutex};
@@ -13,10 +13,10 @@ use wellspring_models::{Say, Scripted};
 use crate::ag_ui::{events, events_after, input, text, user};
 use crate::kit::{Kit, agent};
 
-/// What a model was asked, turn by turn.
+/// The requests that a model got, turn by turn.
 type Asked = Arc<Mutex<Vec<TurnRequest>>>;
 
-/// An agent that says these turns and writes down what it was asked.
+/// An agent whose model follows a script and keeps its requests.
 fn listening(turns: impl IntoIterator<Item = Say>) -> (AgentDef, Asked) {
     let turns: Vec<Say> = turns.into_iter().collect();
     let asked = Asked::default();
@@ -29,7 +29,7 @@ fn listening(turns: impl IntoIterator<Item = Say>) -> (AgentDef, Asked) {
     (AgentDef::model("agent", Arc::new(model)), asked)
 }
 
-/// The tools, and all that follows the agent's own instructions, of each turn.
+/// The tools of each turn, and everything after the agent's own instructions.
 fn told(asked: &Asked) -> Vec<(Vec<String>, String)> {
     let told = |request: &TurnRequest| {
         let tools = request.tools.iter().map(|tool| tool.name.to_string()).collect();
@@ -42,8 +42,8 @@ fn tool(name: &str) -> Value {
     json!({ "name": name, "description": "does it", "parameters": { "type": "object" } })
 }
 
-/// What comes with a request is what the model is told; and what comes with an answer is what it
-/// is told from then on, also after another pause. What an answer leaves out stays.
+/// The model gets the tools, context and state of the request. From an answer on it gets the
+/// answer's, also after another pause; members that the answer leaves out stay.
 #[tokio::test]
 async fn state_context_and_tools_come_with_a_request_and_with_an_answer() {
     let paint = |colour: &str| Say::new().call("paint", json!({ "colour": colour }));
@@ -113,7 +113,7 @@ async fn state_context_and_tools_come_with_a_request_and_with_an_answer() {
     assert_eq!(runs.len(), 1, "it is one run");
 }
 
-/// Pictures and documents reach the model as they were sent.
+/// Images and documents reach the model unchanged.
 #[tokio::test]
 async fn multimodal_input_reaches_the_model() {
     let (def, asked) = listening([Say::new().text("A cat.")]);
@@ -139,13 +139,14 @@ async fn multimodal_input_reaches_the_model() {
         media("application/pdf", MediaSource::Url("https://example.com/a.pdf".into())),
     ];
     assert_eq!(*asked.lock().unwrap()[0].messages, [Message::User { content }]);
-    // What only some provider has cannot be fetched: it is said before anything begins.
+    // A file that only some provider has cannot be fetched, so the request is refused before the
+    // run starts.
     let file = json!([{ "type": "image", "source": { "type": "file", "value": "file-1" } }]);
     let body = input("u", "s", json!([{ "id": "m", "role": "user", "content": file }]));
     assert_eq!(kit.post("/ag-ui/agent", &body).send().await.unwrap().status(), 400);
 }
 
-/// A plan is an activity, and a sub-agent speaks under its own id.
+/// A plan is an activity, and a sub-agent's events carry its own id.
 #[tokio::test]
 async fn plans_and_sub_agents_are_shown() {
     let entries = json!([{ "content": "look", "status": "in_progress" }]);

@@ -20,7 +20,7 @@ fn request(chat: &str, messages: Value) -> Value {
     json!({ "id": chat, "messages": messages, "trigger": "submit-message" })
 }
 
-/// A stream's parts; the last line says that it is over.
+/// The parts of a stream; the last line is its end marker.
 fn chunks(text: &str) -> Vec<Value> {
     let mut events = parse_sse(text);
     assert_eq!(events.pop().unwrap().data, "[DONE]");
@@ -46,7 +46,7 @@ async fn a_message_sent_twice_is_answered_once() {
     assert_eq!((status, body), (202, json!({ "stopped": false })));
 }
 
-/// A closed connection changes nothing, and a stop does.
+/// A closed connection does not stop the run; a stop request does.
 #[tokio::test]
 async fn closing_does_not_stop_and_stopping_does() {
     let kit = Kit::new(agent([Say::new().text("Hello").hang()], [])).await;
@@ -62,7 +62,7 @@ async fn closing_does_not_stop_and_stopping_does() {
         .map(|event| serde_json::from_str::<Value>(&event.data).unwrap())
         .find_map(|chunk| chunk["messageId"].as_str()?.parse().ok())
         .unwrap();
-    // Whoever comes back gets all of it, and its end.
+    // A client that resumes gets the whole message and its end.
     let resumed = kit.get("/ai-sdk/agent/chat/stream").send().await.unwrap();
     assert_eq!(resumed.status(), 200);
     let (status, _, stopped) =
@@ -75,7 +75,7 @@ async fn closing_does_not_stop_and_stopping_does() {
     assert!(matches!(transcript.outcome, Some(Outcome::Cancelled { .. })));
 }
 
-/// Whatever is sent, there is an error, and the server stays up.
+/// Every invalid request gets an error, and the server continues.
 #[tokio::test]
 async fn malformed_requests_get_errors() {
     let limits = ServerLimits { body_bytes: 4096, ..ServerLimits::default() };
@@ -142,7 +142,7 @@ async fn malformed_requests_get_errors() {
     assert_eq!(socket.next().await.unwrap()["type"], "end");
     socket.send(&json!({ "type": "resume", "requestId": "r", "id": "c" })).await;
     assert_eq!(socket.next().await.unwrap(), json!({ "type": "no-active", "requestId": "r" }));
-    // And it goes on.
+    // The server still works.
     let mut send = request("c", json!([user("m", "Hi")]));
     send["type"] = json!("send");
     send["requestId"] = json!("s");
@@ -156,7 +156,7 @@ async fn malformed_requests_get_errors() {
     assert_eq!((&said[0]["type"], &said[1]["chunk"]["type"]), (&json!("start"), &json!("start")));
 }
 
-/// A server that stops ends a message with an error that its client reports.
+/// A server that shuts down ends a message with an error that its client reports.
 #[tokio::test]
 async fn a_drain_ends_a_message_with_an_error() {
     let gate = Gate::new();

@@ -27,7 +27,7 @@ async fn a_run_is_started_watched_and_read() {
     assert_eq!(body["state"], json!("completed"));
 }
 
-/// However often a request is sent with the same key, there is one run.
+/// Requests with the same key start one run.
 #[tokio::test]
 async fn a_key_starts_one_run() {
     let kit = Kit::new(agent([Say::new().text("Hello.")], [])).await;
@@ -50,7 +50,7 @@ async fn a_key_starts_one_run() {
     assert_eq!(runs["runs"].as_array().unwrap().len(), 1);
     let other = json!({ "agent": "agent", "input": "go away" });
     assert_eq!(ask(&other).await, (422, false, String::new()));
-    // A request that failed leaves no trace.
+    // A failed request changes nothing.
     let wrong = json!({ "agent": "nobody", "input": "go" });
     let request = kit.post("/v1/runs", &wrong).header("idempotency-key", "l");
     let (status, _, body) = parts(request.send().await.unwrap()).await;
@@ -64,7 +64,8 @@ async fn a_key_starts_one_run() {
     }
 }
 
-/// A chain of references for which compiling and validating would need more stack than there is.
+/// A chain of references that would overflow the stack if it were compiled and validated
+/// recursively.
 fn endless_schema() -> serde_json::Value {
     let defs = (0..4000).map(|number| {
         (format!("d{number}"), json!({ "$ref": format!("#/$defs/d{}", number + 1) }))
@@ -72,7 +73,7 @@ fn endless_schema() -> serde_json::Value {
     json!({ "$ref": "#/$defs/d0", "$defs": defs.collect::<serde_json::Map<_, _>>() })
 }
 
-/// Bodies and queries that make no sense are told why.
+/// Invalid bodies and queries get an error that explains what is wrong.
 #[tokio::test]
 async fn requests_that_make_no_sense() {
     let kit = Kit::new(agent([Say::new().text("Hello.")], [])).await;
@@ -105,7 +106,7 @@ async fn requests_that_make_no_sense() {
         let (status, _, body) = parts(kit.post(&path, &body).send().await.unwrap()).await;
         let error = &body["error"];
         let message = error["message"].as_str().unwrap().replace(&run.to_string(), "RUN");
-        // Which dialects there are is not said here again.
+        // The list of dialects is in the message; other tests check it.
         let message = message.split(": known are").next().unwrap();
         said.push(format!("{status} {} {message}", error["code"].as_str().unwrap()));
     }
@@ -134,7 +135,7 @@ async fn requests_that_make_no_sense() {
     assert_eq!(parts(wrong).await.2["error"]["code"], json!("wrong_method"));
 }
 
-/// Threads go on with their runs, and lists come in pages.
+/// Runs continue threads, and lists are paged.
 #[tokio::test]
 async fn threads_and_pages() {
     let kit = Kit::new(agent([Say::new().text("Hello.")], [])).await;
@@ -155,7 +156,7 @@ async fn threads_and_pages() {
         thread["runs"].as_array().unwrap().iter().map(|it| &it["run"]).collect();
     assert_eq!(of_thread, [&json!(runs[0]), &second["run"]]);
     assert_eq!(thread["next"], json!(null));
-    // Of a thread the newest come first, page by page; within a page the oldest does.
+    // A thread's newest runs come first, page by page; within a page, the oldest run is first.
     let page = async |query: &str| {
         let path = format!("/v1/threads/{}{query}", info.thread);
         let (status, _, page) = parts(kit.get(&path).send().await.unwrap()).await;
@@ -188,8 +189,8 @@ async fn threads_and_pages() {
     }
 }
 
-/// A thread is found by its title and by what was said, renamed, archived and deleted; another
-/// tenant's thread is not found.
+/// A thread is found by its title and by its text, renamed, archived and deleted; another tenant's
+/// thread is not found.
 #[tokio::test]
 async fn threads_are_found_renamed_archived_and_deleted() {
     let kit = Kit::new(agent([Say::new().text("The penguins are well.")], [])).await;
@@ -246,7 +247,7 @@ async fn threads_are_found_renamed_archived_and_deleted() {
     assert_eq!(found("").await, zoo);
 }
 
-/// What a client's own tool gave goes to the run, which goes on with it.
+/// The result of a client's tool reaches the run, which continues with it.
 #[tokio::test]
 async fn a_tool_of_the_client_is_answered() {
     let turns = [Say::new().call("paint", json!({ "colour": "blue" })), Say::new().text("Done.")];
@@ -273,7 +274,7 @@ async fn a_tool_of_the_client_is_answered() {
     assert_eq!((status, body["error"]["code"].as_str()), (409, Some("finished")));
 }
 
-/// What is added counts once per key; and a run that is stopped says by whom and why, for ever.
+/// Input is added once per key. A cancelled run keeps who cancelled it, and why.
 #[tokio::test]
 async fn a_run_is_steered_and_stopped() {
     let gate = Gate::new();
@@ -303,7 +304,7 @@ async fn a_run_is_steered_and_stopped() {
     assert_eq!((status, &body["state"]), (200, &json!("cancelled")));
 }
 
-/// What is exported is the log; what is deleted is gone.
+/// An export equals the log. A deleted run is not found.
 #[tokio::test]
 async fn exported_and_deleted() {
     let kit = Kit::new(agent([Say::new().text("Hello.")], [])).await;
@@ -320,7 +321,7 @@ async fn exported_and_deleted() {
     assert_eq!(kit.get(&path).send().await.unwrap().status(), 404);
 }
 
-/// A request and its answer over HTTP/2, which a client may speak at once.
+/// A request over HTTP/2 without an upgrade (prior knowledge).
 #[tokio::test]
 async fn http2_is_spoken() {
     let kit = Kit::new(agent([Say::new().text("Hello.")], [])).await;
@@ -335,7 +336,7 @@ async fn http2_is_spoken() {
     );
 }
 
-/// Streams are never compressed; the rest is, for those who can read it.
+/// Streams are never compressed; other responses are, if the client accepts it.
 #[tokio::test]
 async fn only_streams_are_not_compressed() {
     let kit = Kit::new(agent([Say::new().text("Hello.")], [])).await;

@@ -1,4 +1,4 @@
-//! Who decided what, and that it stays known.
+//! The audit log.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use wellspring_server::ServerConfig;
 use crate::access::two_tenants;
 use crate::kit::{Kit, agent, config, parts};
 
-/// A page of what was decided: without the times, which are checked, and what comes after.
+/// A page of the audit log without the times, which are checked here, and the next page's position.
 async fn page(kit: &Kit, query: &str) -> (Vec<Value>, Value) {
     let (status, _, body) =
         parts(kit.get(&format!("/v1/audit{query}")).send().await.unwrap()).await;
@@ -28,8 +28,8 @@ async fn page(kit: &Kit, query: &str) -> (Vec<Value>, Value) {
     (entries, body["next"].clone())
 }
 
-/// Who answered, stopped and deleted what is there when the runs are not, for an operator of
-/// the same tenant, however often it was said.
+/// The log keeps who answered, cancelled and deleted, also after the runs are deleted. It is for
+/// operators of the same tenant, and a repeated request adds no entry.
 #[tokio::test]
 async fn what_was_decided_outlives_the_runs() {
     let (mut kit, [mine, other]) = two_tenants(config()).await;
@@ -37,7 +37,7 @@ async fn what_was_decided_outlives_the_runs() {
     kit.paused(answered).await;
     kit.paused(stopped).await;
     let path = format!("/v1/runs/{answered}/answers");
-    // What is no answer was not decided.
+    // An invalid answer adds no entry.
     let wrong = json!({ "question": 0, "answer": { "value": 7 } });
     assert_eq!(kit.post(&path, &wrong).send().await.unwrap().status(), 400);
     let yes = json!({ "question": 0, "answer": { "approve": {} } });
@@ -80,7 +80,7 @@ async fn what_was_decided_outlives_the_runs() {
     assert_eq!(kit.get("/v1/audit?after=x").send().await.unwrap().status(), 400);
 }
 
-/// Retention forgets the run, and not who stopped it.
+/// Retention deletes the run, but not the entry about who cancelled it.
 #[tokio::test]
 async fn retention_leaves_what_was_decided() {
     let store = MemoryStore::default();

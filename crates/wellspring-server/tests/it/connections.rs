@@ -1,4 +1,4 @@
-//! Connections: each phase has a time, and none of them can be used up.
+//! Connections: each phase has a time limit, and clients cannot use up all places.
 
 use std::time::Duration;
 
@@ -12,14 +12,13 @@ use wellspring_server::{ServerConfig, ServerLimits};
 
 use crate::kit::{Kit, agent, config, parse_sse};
 
-/// How an HTTP/2 connection begins: the preface, and a frame that sets nothing.
+/// The beginning of an HTTP/2 connection: the preface, and an empty SETTINGS frame.
 const H2_BEGIN: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
 
-/// Longer than any time-out of a connection. Time is simulated where it is waited for.
+/// Longer than any time-out of a connection. Time is simulated.
 const LONG: Duration = Duration::from_secs(120);
 
-/// A client that connects and asks nothing is disconnected, however far it came. Time is
-/// simulated.
+/// A client that connects and sends no request is disconnected in every phase. Time is simulated.
 #[tokio::test(start_paused = true)]
 async fn who_asks_nothing_is_let_go() {
     let kit = Kit::new(agent([], [])).await;
@@ -29,21 +28,21 @@ async fn who_asks_nothing_is_let_go() {
         let mut answer = Vec::new();
         let ended = connection.read_to_end(&mut answer);
         let ended = tokio::time::timeout(Duration::from_secs(60), ended).await;
-        // Being hung up on with something unread is a reset.
+        // A connection that is closed with unread data is reset.
         let _ = ended.unwrap_or_else(|_| panic!("{said:?} is still waited for"));
         assert!(answer.is_empty(), "{said:?}: {answer:?}");
     }
 }
 
-/// What a connection begins with may come in pieces. Time is simulated.
+/// The beginning of a connection may arrive in pieces. Time is simulated.
 #[tokio::test(start_paused = true)]
 async fn who_is_slow_is_understood() {
     let kit = Kit::new(agent([], [])).await;
     let http1 = "OPFIND / HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
-    // With its first frame, in which it sets nothing.
+    // With an empty SETTINGS frame.
     let http2 = "I * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
     let is_405 = |head: [u8; 12]| head == *b"HTTP/1.1 405";
-    // The fourth byte of a frame is its kind.
+    // The fourth byte of a frame is its type.
     let sets = |head: [u8; 12]| head[3] == 4;
     for (rest, is_answer) in [(http1, is_405 as fn([u8; 12]) -> bool), (http2, sets)] {
         let mut connection = TcpStream::connect(kit.server.address()).await.unwrap();
@@ -64,23 +63,23 @@ fn h2_get(path: &str) -> Vec<u8> {
         assert!(length < 127, "longer ones are written otherwise");
         [&[name, length], value.as_bytes()].concat()
     };
-    // `GET` and `http` by their numbers in the static table, then `:path` and `:authority`.
+    // `GET` and `http` by their indexes in the static table, then `:path` and `:authority`.
     let block = [vec![0x82, 0x86], literal(0x04, path), literal(0x01, "localhost")].concat();
     let length = u8::try_from(block.len()).unwrap();
-    // Both the headers and the request end with this frame, of the stream 1.
+    // END_STREAM and END_HEADERS are set, and the stream is 1.
     [&[0, 0, length, 1, 5, 0, 0, 0, 1], &block[..]].concat()
 }
 
-/// Reads until the server hangs up.
+/// Reads until the server closes the connection.
 async fn until_closed(connection: &mut TcpStream) -> Vec<u8> {
     let mut all = Vec::new();
     let ended = tokio::time::timeout(LONG, connection.read_to_end(&mut all)).await;
-    // Being hung up on with something unread is a reset.
+    // A connection that is closed with unread data is reset.
     let _ = ended.unwrap_or_else(|_| panic!("the connection is still open"));
     all
 }
 
-/// The kinds of the frames in some bytes.
+/// The types of the frames in some bytes.
 fn h2_frames(mut bytes: &[u8]) -> Vec<u8> {
     let mut kinds = Vec::new();
     while let [a, b, c, kind, _, _, _, _, _, rest @ ..] = bytes {
@@ -91,24 +90,24 @@ fn h2_frames(mut bytes: &[u8]) -> Vec<u8> {
     kinds
 }
 
-/// Before the first request, in the middle of one's head, and after it was answered.
+/// Before the first request, in the middle of a request's head, and after a response.
 #[tokio::test(start_paused = true)]
 async fn an_http2_connection_without_a_request_is_let_go() {
     let kit = Kit::new(agent([], [])).await;
     let request = h2_get("/healthz");
-    // The same frame, but the headers are said to go on in another one.
+    // The same frame without END_HEADERS, so a CONTINUATION frame is expected.
     let mut half = request.clone();
     half[4] = 1;
     for (said, is_answered) in [(&[][..], false), (&half, false), (&request, true)] {
         let mut connection = TcpStream::connect(kit.server.address()).await.unwrap();
         connection.write_all(&[H2_BEGIN, said].concat()).await.unwrap();
         let frames = h2_frames(&until_closed(&mut connection).await);
-        // Headers are 1.
+        // A HEADERS frame has type 1.
         assert_eq!(frames.contains(&1), is_answered, "{frames:?}");
     }
 }
 
-/// Connections that say nothing take every place, in any protocol, and lock no one out.
+/// Silent connections take every place, in any protocol, and lock no client out.
 #[tokio::test]
 async fn silent_connections_make_room() {
     let limits = ServerLimits { connections: 4, ..ServerLimits::default() };
@@ -125,7 +124,7 @@ async fn silent_connections_make_room() {
     }
 }
 
-/// Where every connection has a request, one more is told so, and later there is room again.
+/// If every connection has a request, a further client gets an error, and later a place.
 #[tokio::test]
 async fn one_connection_too_many_is_turned_away() {
     let limits = ServerLimits { connections: 1, ..ServerLimits::default() };
@@ -159,7 +158,7 @@ async fn one_connection_too_many_is_turned_away() {
     }
 }
 
-/// A run that says eight megabytes.
+/// A run with eight megabytes of text.
 async fn long_run() -> (Kit, RunId) {
     let text = "0123456789abcdef".repeat(64);
     let say = (0..8 * 1024).fold(Say::new(), |say, _| say.text(&text));
@@ -169,15 +168,15 @@ async fn long_run() -> (Kit, RunId) {
     (kit, run)
 }
 
-/// The server's figure of that name.
+/// The server's metric of that name.
 async fn metric(kit: &Kit, name: &str) -> u64 {
     let text = kit.get("/metrics").send().await.unwrap().text().await.unwrap();
     let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
     line.unwrap_or_else(|| panic!("{name} is not there")).parse().unwrap()
 }
 
-/// What a client does not read is neither made nor kept; the client is disconnected after a
-/// while, and misses nothing when it reads on after the last event that it got.
+/// Output that a client does not read is neither encoded nor kept. The client is disconnected after
+/// a while, and gets everything if it continues after its last event.
 #[tokio::test(start_paused = true)]
 async fn a_client_that_takes_nothing_is_let_go_and_resumes() {
     let (kit, run) = long_run().await;
@@ -212,7 +211,7 @@ async fn a_client_that_takes_nothing_is_let_go_and_resumes() {
     }
 }
 
-/// The body of an answer that came in chunks and broke off.
+/// The body of a chunked response that was cut off.
 fn dechunked(answer: &[u8]) -> String {
     let head = answer.windows(4).position(|four| four == b"\r\n\r\n").unwrap();
     let (mut rest, mut body) = (&answer[head + 4..], Vec::new());

@@ -1,4 +1,4 @@
-//! Who may follow a run over AG-UI.
+//! Permission to follow a run over AG-UI.
 
 use serde_json::json;
 use wellspring_core::Approval;
@@ -17,7 +17,7 @@ async fn asks_twice() -> Kit {
     Kit::with(config(), Runtime::new(Log::in_memory()), def).await
 }
 
-/// A token that may only run things cannot read a conversation by naming a run of it.
+/// A token that may only start runs cannot read a conversation by naming one of its runs.
 #[tokio::test]
 async fn a_token_without_read_cannot_attach() {
     let mut kit = asks_twice().await;

@@ -1,7 +1,6 @@
-//! A crowd of connections that say nothing and of clients that read nothing, beside runs that
-//! people watch.
+//! Many silent connections and many clients that do not read, next to active runs with readers.
 //!
-//! The server is a process of its own (this test binary again), so that its memory and its file
+//! The server is a separate process (this test binary again), so that its memory and its file
 //! descriptors can be measured.
 
 use std::path::{Path, PathBuf};
@@ -22,27 +21,28 @@ use wellspring_testkit::soak;
 
 use crate::kit::{agent, config, has_peer, parse_sse};
 
-/// Runs that people watch meanwhile.
+/// Active runs with readers in the meantime.
 const RUNS: usize = 50;
 
 /// Deltas of each of these runs.
 const DELTAS: usize = 200;
 
-/// Bytes of the run that the crowd does not read.
+/// Bytes of the run that the clients do not read.
 const UNREAD_RUN_BYTES: usize = 7 * 1024 * 1024;
 
-/// Memory of the server without the crowd, in a build without optimisation: the long run in the
-/// store and its folds, and the 50 runs.
+/// Memory of the server without these connections, in a build without optimisation: the long run in
+/// the store and its folds, and the 50 runs.
 const BASE_BYTES: u64 = 256 * 1024 * 1024;
 
-/// Memory that a connection which says nothing may cost.
+/// Maximum memory per silent connection.
 const SILENT_BYTES: u64 = 16 * 1024;
 
-/// Memory that a client which reads nothing may cost: what waits to be sent, and one page.
+/// Maximum memory per client that does not read: unsent bytes, and one page.
 const UNREAD_BYTES: u64 = 320 * 1024;
 
-/// How much longer the runs may take beside the crowd. Half as long again is what two busy cores
-/// make of it; a crowd that cost CPU would make it many times as long.
+/// Maximum duration of the runs next to these connections, relative to a run without them. On two
+/// busy cores it can be one and a half times as long; if the connections cost CPU time, it would be
+/// many times as long.
 const SLOWER_MAX: f64 = 1.5;
 
 /// Number of deltas of a run while most of its clients read nothing.
@@ -110,7 +110,7 @@ async fn crowd_server() {
     let config = ServerConfig { limits, ..config() };
     let server = Server::builder(runtime).config(config).start().await.unwrap();
     println!("\nserver at http://{}", server.address());
-    // Until the test closes this end.
+    // Blocks until the test closes this end.
     let mut stdin = Vec::new();
     let _ = tokio::io::stdin().read_to_end(&mut stdin).await;
 }
@@ -213,19 +213,19 @@ async fn a_crowd_that_says_or_reads_nothing_costs_little() {
     };
     let long = server.start_run("long").await;
     watch(long.clone()).await;
-    // The first time, everything is made that later runs find.
+    // The first round allocates what later rounds reuse.
     all().await;
     let alone = all().await;
     let mut crowd = server.unread(&long, unread).await;
     for number in 0..silent {
         let mut connection = TcpStream::connect(&server.address).await.unwrap();
-        // Some say nothing at all, some begin: HTTP/1.1, and HTTP/2.
+        // Some send nothing; others send the beginning of a request in HTTP/1.1 or HTTP/2.
         let said: &[u8] = match number % 3 {
             0 => b"",
             1 => b"GET / HTTP/1.1\r\n",
             _ => b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0",
         };
-        // Those that came first may have been let go already.
+        // The server may have closed the earliest ones already.
         let _ = connection.write_all(said).await;
         crowd.push(connection);
     }

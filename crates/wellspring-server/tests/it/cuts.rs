@@ -1,5 +1,6 @@
-//! A client that is cut off anywhere and reconnects with its last id gets exactly what an
-//! uncut one gets, in every dialect, and nobody is asked anything twice for it.
+//! A client that is disconnected at any point and reconnects with its last id gets the same events
+//! as a client that stays connected, in every dialect. The model and the tools get no additional
+//! request.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,14 +20,14 @@ use wellspring_wire::DialectName;
 
 use crate::kit::{Kit, SseEvent, config, parse_sse};
 
-/// What the model and the tool were asked.
+/// The requests to the model and the tool.
 #[derive(Clone, Default)]
 struct Asked {
     model: Arc<AtomicU32>,
     tool: Arc<AtomicU32>,
 }
 
-/// Two turns around a tool, every piece let out by a gate.
+/// Two turns around a tool; the test lets out each piece.
 fn def(gate: &Gate, asked: &Asked) -> AgentDef {
     let script = {
         let (gate, asked) = (gate.clone(), asked.model.clone());
@@ -59,14 +60,14 @@ fn def(gate: &Gate, asked: &Asked) -> AgentDef {
     AgentDef { tools: vec![Arc::new(tool) as Arc<dyn Tool>], ..AgentDef::model("agent", model) }
 }
 
-/// Cuts that were made, and how many of them while the run went on.
+/// Number of disconnections, and how many of them were during the run.
 #[derive(Default)]
 struct Cuts {
     all: AtomicU32,
     live: BTreeMap<DialectName, AtomicU32>,
 }
 
-/// Reads a run to its end, hanging up after a random number of bytes each time.
+/// Reads a run to its end, and disconnects after a random number of bytes each time.
 async fn read_with_cuts(
     kit: &Kit,
     run: RunId,
@@ -115,7 +116,7 @@ async fn read_with_cuts(
     }
 }
 
-/// While the run goes on, and after it has ended; in all dialects at once.
+/// During the run and after its end, in all dialects at once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn random_cuts_change_nothing() {
     let mut random = TestRng::from_seed(RngAlgorithm::ChaCha, &[7; 32]);
@@ -130,7 +131,7 @@ async fn random_cuts_change_nothing() {
         let log = Log::sqlite(file, SqliteOptions::default()).unwrap();
         let kit = Kit::with(config(), Runtime::new(log), def(&gate, &asked)).await;
         let run = kit.start().await;
-        // The model speaks on while clients come and go.
+        // The model continues while clients come and go.
         let speaking = tokio::spawn({
             let (gate, lulls) = (gate.clone(), random.next_u32() % 50);
             async move {

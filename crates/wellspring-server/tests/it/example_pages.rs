@@ -23,7 +23,7 @@ use crate::page::{chromium, has_chromium};
 /// How long a browser may take for all of it.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// What every page shows, whichever wire it speaks.
+/// What every page shows, whatever its protocol.
 const SEEN: &str = "\
 the agents are offered
 the text has begun
@@ -71,7 +71,7 @@ async fn ag_ui_with_its_client() {
 struct Page {
     /// Its folder.
     example: &'static str,
-    /// The variable that says that its packages are installed.
+    /// The variable that is set if its packages are installed.
     peer: &'static str,
     /// What it shows after a stop.
     stopped: &'static str,
@@ -133,7 +133,7 @@ impl Page {
     }
 }
 
-/// An agent for each thing that the user does.
+/// An agent for each of the user's actions.
 fn agents(gate: &Gate) -> [(&'static str, AgentDef); 4] {
     let grow = Say::new().text("one ").unfinished().gate(gate).more(0, "two");
     let paint = Say::new().call("paint", json!({"colour": "teal"}));
@@ -155,7 +155,7 @@ fn javascript(script: String) -> ([(&'static str, &'static str); 1], String) {
     ([("content-type", "text/javascript")], script)
 }
 
-/// Lets every request in: this is about the pages.
+/// Accepts every request: these tests are about the pages.
 struct Anyone;
 
 impl wellspring_server::Authenticate for Anyone {

@@ -1,4 +1,4 @@
-//! A store that fails while somebody watches.
+//! A store that fails while clients read runs.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -58,7 +58,7 @@ impl Store for Failing {
     wellspring_log::forward_store!(store);
 }
 
-/// What is on a stream until some text is.
+/// What a stream sends until some text appears.
 async fn until(response: Response, text: &str) -> (String, impl Future<Output = String>) {
     let mut body = response.bytes_stream();
     let mut seen = String::new();
@@ -75,8 +75,8 @@ async fn until(response: Response, text: &str) -> (String, impl Future<Output = 
     (seen, rest)
 }
 
-/// The run stops, every wire is told in its own words, nothing that was not kept is shown; and
-/// once the store is repaired the run goes on where it was.
+/// The run stops, every wire reports the error in its own format, and nothing that was not stored
+/// is shown. Once the store is repaired, the run continues.
 #[tokio::test]
 async fn a_failing_sync_is_said_and_the_run_goes_on_after_repair() {
     let store = Failing::new();
@@ -120,7 +120,7 @@ async fn a_failing_sync_is_said_and_the_run_goes_on_after_repair() {
     let new = json!({ "agent": "agent", "input": "go" });
     assert_eq!(kit.post("/v1/runs", &new).send().await.unwrap().status(), 503);
     store.broken.store(false, Ordering::SeqCst);
-    // Nobody has to do anything else: a client that comes back until the run is over gets it.
+    // A client that reconnects until the run has ended gets all of it; nothing else is needed.
     let mut over = false;
     while !over {
         let after = kept.last().unwrap().id.clone().unwrap();
@@ -138,8 +138,7 @@ async fn a_failing_sync_is_said_and_the_run_goes_on_after_repair() {
     assert_eq!(transcript.answer(wellspring_core::AgentNo::ROOT), "one two");
 }
 
-/// What cannot be kept is refused with the time after which to try again, whatever it is; and
-/// nothing came of it.
+/// Every request that cannot be stored is refused with a `Retry-After`, and has no effect.
 #[tokio::test]
 async fn a_request_that_cannot_be_kept_is_told_when_to_come_back() {
     let store = Failing::new();
@@ -185,8 +184,9 @@ async fn a_request_that_cannot_be_kept_is_told_when_to_come_back() {
     assert_eq!(transcript.answer(wellspring_core::AgentNo::ROOT), "Done.");
 }
 
-/// Another program holds the lock of the store's file: the server is not ready, says so in time,
-/// takes no run, and is ready again once the lock is free. What is there can be read meanwhile.
+/// Another program holds the lock of the store's file: the server is not ready, reports it in time,
+/// starts no run, and is ready again once the lock is released. Stored runs can be read in the
+/// meantime.
 #[tokio::test]
 async fn a_server_whose_store_is_locked_is_not_ready() {
     let directory = tempfile::tempdir().unwrap();
@@ -207,7 +207,7 @@ async fn a_server_whose_store_is_locked_is_not_ready() {
         let started = kit.post("/v1/runs", &new).send().await.unwrap().status().as_u16();
         (ready, read, started)
     };
-    // Four times as long as the docs promise for each of the two that have to wait.
+    // Four times the documented limit, for each of the two requests that have to wait.
     let told = tokio::time::timeout(Duration::from_secs(40), asked()).await;
     assert_eq!(told.unwrap(), (503, 200, 503));
     other.execute_batch("ROLLBACK").unwrap();

@@ -1,4 +1,4 @@
-//! What every test here starts from.
+//! Shared helpers of these tests.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -28,7 +28,7 @@ pub(crate) struct Kit {
     pub(crate) runtime: Runtime,
     pub(crate) client: Client,
     pub(crate) token: Option<String>,
-    /// What every path is below.
+    /// The prefix of every path.
     base: String,
 }
 
@@ -53,7 +53,7 @@ impl Kit {
         Self { server, runtime, client, token: None, base }
     }
 
-    /// The same, asked through an application that has mounted the API below `/agents`.
+    /// The same server, mounted below `/agents` in an application.
     pub(crate) async fn mounted(mut self) -> Self {
         let api = Api::builder(self.runtime.clone()).open().await.unwrap();
         let app = Router::new().nest("/agents", router(&api));
@@ -93,14 +93,14 @@ impl Kit {
         body["run"].as_str().unwrap().parse().unwrap()
     }
 
-    /// Waits until a run is over, whichever its tenant.
+    /// Waits until a run of any tenant has ended.
     pub(crate) async fn wait(&self, run: RunId) -> Transcript {
         let mut cursor = self.runtime.log().cursor(run, Seq(0)).await.unwrap();
         while cursor.next().await.unwrap().is_some() {}
         self.runtime.log().transcript(run).await.unwrap()
     }
 
-    /// Waits until a run waits for somebody.
+    /// Waits until a run is paused.
     pub(crate) async fn paused(&self, run: RunId) {
         let mut cursor = self.runtime.log().cursor(run, Seq(0)).await.unwrap();
         while let Some(frames) = cursor.next().await.unwrap() {
@@ -155,8 +155,8 @@ impl Kit {
     }
 }
 
-/// The events of an AG-UI stream, which two other implementations' verifiers have nothing
-/// against, for a client that has some messages already.
+/// The events of an AG-UI stream, checked by two other implementations' verifiers, for a client
+/// that has some messages already.
 pub(crate) fn verify_ag_ui(text: &str, messages: &Value) -> Vec<Value> {
     let events: Vec<Value> =
         parse_sse(text).iter().map(|event| serde_json::from_str(&event.data).unwrap()).collect();
@@ -182,7 +182,7 @@ pub(crate) async fn parts(response: Response) -> (u16, HeaderMap, Value) {
     (status, headers, serde_json::from_str(&text).unwrap_or(Value::String(text)))
 }
 
-/// One server-sent event, as a browser would hand it over.
+/// One server-sent event, as a browser delivers it.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct SseEvent {
     pub(crate) id: Option<String>,
@@ -190,7 +190,7 @@ pub(crate) struct SseEvent {
     pub(crate) data: String,
 }
 
-/// The complete events of a text; what follows the last blank line is not one yet.
+/// The complete events of a text. An event ends with a blank line.
 pub(crate) fn parse_sse(text: &str) -> Vec<SseEvent> {
     let mut events = Vec::new();
     let Some(end) = text.rfind("\n\n") else { return events };
@@ -211,7 +211,7 @@ pub(crate) fn parse_sse(text: &str) -> Vec<SseEvent> {
     events
 }
 
-/// An agent that says these turns and has these tools.
+/// An agent with a scripted model and these tools.
 pub(crate) fn agent(
     turns: impl IntoIterator<Item = Say>,
     tools: impl IntoIterator<Item = FunctionTool>,
@@ -221,7 +221,7 @@ pub(crate) fn agent(
     AgentDef { tools, ..AgentDef::model("agent", model) }
 }
 
-/// A tool that returns what it was given, without asking.
+/// A tool that returns its arguments and needs no approval.
 pub(crate) fn echo() -> FunctionTool {
     let spec = ToolSpec { idempotent: true, ..ToolSpec::new("echo", "says it back") };
     from_function(spec, |arguments: Value, _| async move {
@@ -229,7 +229,7 @@ pub(crate) fn echo() -> FunctionTool {
     })
 }
 
-/// Whether a peer is installed, by the variable that says so.
+/// Whether a peer is installed, according to its variable.
 #[expect(clippy::print_stdout, reason = "a skipped test must not look like one that passed")]
 pub(crate) fn has_peer(variable: &str) -> bool {
     let there = std::env::var_os(variable).is_some();

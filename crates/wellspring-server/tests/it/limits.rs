@@ -1,4 +1,4 @@
-//! How much is too much, and that nobody gets more.
+//! Limits, and that no client exceeds them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -59,12 +59,13 @@ async fn beyond_a_limit_one_is_told_when_to_come_back() {
     for response in open {
         assert!(response.text().await.unwrap().contains("run_finished"));
     }
-    // What has ended does not count any more.
+    // Finished runs and streams no longer count.
     kit.wait(run).await;
     assert!(kit.get(&path).send().await.unwrap().text().await.unwrap().contains("run_finished"));
 }
 
-/// What clients leave unread or unsent counts until they take it or go, in every form.
+/// Unread responses and incomplete requests count until the client completes them or disconnects,
+/// in every form.
 #[tokio::test]
 async fn what_requests_hold_has_a_limit() {
     const RUN_BYTES: usize = 1 << 20;
@@ -122,14 +123,14 @@ async fn what_requests_hold_has_a_limit() {
     );
     let mut unsent = connect(&post).await;
     unsent.write_all(&vec![b' '; LIMIT - RUN_BYTES / 2]).await.unwrap();
-    // The server takes what was sent in its own time.
+    // The server reads the request concurrently.
     while refused().await.0 == 200 {}
     assert_eq!(refused().await, too_much);
     drop(unsent);
     while refused().await == too_much {}
 }
 
-/// A store that takes its time to keep a run: until it is told to.
+/// A store that delays the start of runs until the test lets it continue.
 struct Slow {
     store: MemoryStore,
     waiting: AtomicUsize,
@@ -140,7 +141,7 @@ impl Store for Slow {
     fn create(&self, new: NewRun, first: NewFrame) -> StoreFuture<'_, Created> {
         self.waiting.fetch_add(1, Ordering::SeqCst);
         async move {
-            // Closed means open for ever.
+            // A closed semaphore lets everything through.
             let _ = self.released.acquire().await;
             self.store.create(new, first).await
         }
@@ -158,7 +159,7 @@ impl Store for Slow {
     wellspring_log::forward_store!(store);
 }
 
-/// A limit holds however many ask at once, and a run that was answered counts again.
+/// A limit holds for concurrent requests, and a run counts again once it was answered.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_limit_cannot_be_overrun() {
     let limits =
@@ -191,7 +192,7 @@ async fn a_limit_cannot_be_overrun() {
     };
     let ag_ui = async |name: usize| {
         let body = json!({
-            // Without a name nobody waits for another one.
+            // Without a key, requests do not wait for each other.
             "threadId": "", "runId": name.to_string(),
             "messages": [{ "id": "m", "role": "user", "content": "go" }],
         });
@@ -199,7 +200,7 @@ async fn a_limit_cannot_be_overrun() {
     };
     let native = futures::future::join_all((0..20).map(|_| start("held")));
     let foreign = futures::future::join_all((0..20).map(ag_ui));
-    // Nothing has started before all have asked.
+    // No run has started before all requests were sent.
     let released = async {
         let decided = || store.waiting.load(Ordering::SeqCst) + refused.load(Ordering::SeqCst);
         let all = async {
@@ -207,7 +208,7 @@ async fn a_limit_cannot_be_overrun() {
                 tokio::task::yield_now().await;
             }
         };
-        // Where too many were let in, some wait for each other; then that is seen below.
+        // If too many are admitted, some wait for each other; the check below would see it.
         let _ = tokio::time::timeout(Duration::from_secs(10), all).await;
         store.released.close();
     };
@@ -218,12 +219,12 @@ async fn a_limit_cannot_be_overrun() {
     for info in kit.runtime.log().store().list(RunFilter::default()).await.unwrap() {
         kit.wait(info.run).await;
     }
-    // Those that wait for an answer do not count; those that got one do.
+    // Runs that wait for an answer do not count; runs that got one do.
     let mut waiting = Vec::new();
     for _ in 0..2 {
         let run = kit.start().await;
         kit.paused(run).await;
-        // It is paused for its readers a moment before it is for those who count.
+        // Readers see the pause slightly before the run stops counting.
         while kit.runtime.is_live(run) {
             tokio::task::yield_now().await;
         }
@@ -239,7 +240,7 @@ async fn a_limit_cannot_be_overrun() {
     gate.open();
 }
 
-/// A run that another server began counts as its asker's where it goes on.
+/// A run that another server started counts for its principal on the server that continues it.
 #[tokio::test]
 async fn a_run_that_was_taken_over_counts() {
     let limits = ServerLimits { runs_per_token: 1, ..ServerLimits::default() };
@@ -266,7 +267,7 @@ async fn a_run_that_was_taken_over_counts() {
     second.start().await;
 }
 
-/// A page that waits is a stream, and a signed address is its holder's.
+/// A page that waits counts as a stream, and a signed URL counts for the token that signed it.
 #[tokio::test]
 async fn what_is_held_open_or_signed_is_counted_too() {
     let limits =
@@ -296,7 +297,7 @@ async fn what_is_held_open_or_signed_is_counted_too() {
     drop(stream);
 }
 
-/// The limits of all together, whoever asks.
+/// The limits of all principals together.
 #[tokio::test]
 async fn beyond_the_limits_of_all_one_is_told_when_to_come_back() {
     let limits = ServerLimits { runs: 1, streams: 1, ..ServerLimits::default() };
@@ -326,7 +327,7 @@ async fn beyond_the_limits_of_all_one_is_told_when_to_come_back() {
     assert!(kit.get(&path).send().await.unwrap().text().await.unwrap().contains("run_finished"));
 }
 
-/// The server's limit holds for every agent, also for one that came later.
+/// The server's limit applies to every agent, also to agents that were registered later.
 #[tokio::test]
 async fn no_run_takes_longer_than_the_server_allows() {
     let run_time = Duration::from_millis(20);

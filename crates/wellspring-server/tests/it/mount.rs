@@ -1,4 +1,4 @@
-//! The API in an application of somebody else's: under its prefix, behind its layers and login.
+//! The API mounted in an application: below its prefix, with its layers and its login.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use wellspring_server::{Api, AuthError, Authenticate, ServerConfig, router};
 
 use crate::kit::agent;
 
-/// Who it is stands in a cookie: `user=tenant/name`.
+/// The principal is in a cookie: `user=tenant/name`.
 struct Cookie;
 
 impl Authenticate for Cookie {
@@ -71,7 +71,7 @@ async fn get_(app: &Router, path: &str, cookie: Option<&str>) -> (StatusCode, Va
     (status, serde_json::from_str(&body).unwrap_or(Value::String(body)))
 }
 
-/// However it is mounted: each path that a client is told begins with the prefix.
+/// However the API is mounted, each path in a response begins with the prefix.
 #[tokio::test]
 async fn every_path_has_the_prefix() {
     let api = api().await;
@@ -112,7 +112,7 @@ async fn every_path_has_the_prefix() {
     }
 }
 
-/// The application's own login decides who it is, and says what to do about a refusal.
+/// The application's own login identifies the principal, and decides on the response to a refusal.
 #[tokio::test]
 async fn the_applications_login_counts() {
     let api = api().await;
@@ -137,7 +137,7 @@ async fn the_applications_login_counts() {
             (200, Value::Null, Value::Null),
         ]
     );
-    // Tokens are not asked for, and the permissions are those that the login gave.
+    // Tokens are not required, and the permissions are those that the login gave.
     let with_token = request("GET", "/agents/v1/runs", None)
         .header("authorization", format!("Bearer {secret}"))
         .body(Body::empty())
@@ -146,7 +146,7 @@ async fn the_applications_login_counts() {
     assert_eq!(get_(&app, "/agents/v1/audit", Some("user=one/ada")).await.0, 403);
 }
 
-/// Cookies travel with every request of a browser, so other sites' pages may make none.
+/// A browser sends cookies with every request, so requests from pages of other sites are refused.
 #[tokio::test]
 async fn other_sites_cannot_use_a_visitors_cookie() {
     let api = api().await;
@@ -161,8 +161,8 @@ async fn other_sites_cannot_use_a_visitors_cookie() {
     }
 }
 
-/// Without a login of its own, and without tokens, a mounted API lets no one in: who can reach
-/// the application is not known.
+/// Without a login and without tokens, a mounted API refuses every request: it does not know who
+/// can reach the application.
 #[tokio::test]
 async fn a_mounted_api_is_closed_by_default() {
     let open = async |config: ServerConfig| {
@@ -171,13 +171,13 @@ async fn a_mounted_api_is_closed_by_default() {
     let app = router(&open(ServerConfig::default()).await);
     assert_eq!(get_(&app, "/v1/runs", None).await.0, 401);
     assert_eq!(get_(&app, "/healthz", None).await.0, 200);
-    // Names are checked where they are listed.
+    // Host names are checked if they are listed.
     let hosts = vec!["other.example".into()];
     let app = router(&open(ServerConfig { hosts, ..ServerConfig::default() }).await);
     assert_eq!(get_(&app, "/healthz", None).await.0, 403);
 }
 
-/// A stopped API tells its streams, and begins nothing.
+/// A stopped API ends its streams with an event, and starts no runs.
 #[tokio::test]
 async fn a_mounted_api_drains() {
     let api = api().await;

@@ -1,4 +1,4 @@
-//! What operators rely on: what is counted, what is logged, what is forgotten.
+//! Metrics, the access log and retention.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use wellspring_server::ServerConfig;
 
 use crate::kit::{Kit, agent, config};
 
-/// What is counted now, by name.
+/// The current metrics, by name.
 async fn metrics(kit: &Kit) -> BTreeMap<String, String> {
     let response = kit.get("/metrics").send().await.unwrap();
     assert_eq!(response.headers()["content-type"], "text/plain; version=0.0.4; charset=utf-8");
@@ -26,7 +26,7 @@ async fn metrics(kit: &Kit) -> BTreeMap<String, String> {
         .collect()
 }
 
-/// What happened is what is counted.
+/// The metrics match what happened.
 #[tokio::test]
 async fn what_happened_is_counted() {
     let runtime = Runtime::new(Log::in_memory());
@@ -44,7 +44,7 @@ async fn what_happened_is_counted() {
     gate.open();
     let bytes = watch.text().await.unwrap().len();
     assert_eq!(kit.get("/v1/runs/x").send().await.unwrap().status(), 404);
-    // A run is over for its readers a moment before it is for those who count.
+    // Readers see the end of a run slightly before the metrics do.
     let now = loop {
         let now = metrics(&kit).await;
         let over = ["completed", "cancelled"]
@@ -66,7 +66,7 @@ async fn what_happened_is_counted() {
     }
 }
 
-/// Who reads what was kept before they came is not behind.
+/// A reader of events that are older than its request does not count as lagging.
 #[tokio::test]
 async fn only_news_can_be_late() {
     let gate = Gate::new();
@@ -80,7 +80,7 @@ async fn only_news_can_be_late() {
     assert!(lag > 0);
     let clock = kit.runtime.log().clock().clone();
     let ended_at = clock.now();
-    // The next reader comes later than a record's date can be off.
+    // The next reader comes later than the precision of a record's time.
     while clock.now().since(ended_at) <= Duration::from_millis(2) {
         tokio::task::yield_now().await;
     }
@@ -88,7 +88,7 @@ async fn only_news_can_be_late() {
     assert_eq!(metrics(&kit).await["reader_lag_seconds_count"], lag.to_string());
 }
 
-/// However many there are, none that is old enough is left; and one that is not is.
+/// All runs that are old enough are deleted, however many there are, and no others.
 #[tokio::test]
 async fn old_runs_are_forgotten_all_of_them() {
     const OLD: usize = 250;
@@ -110,7 +110,7 @@ async fn old_runs_are_forgotten_all_of_them() {
     let kit = Kit::with(config, Runtime::new(later), def()).await;
     let young = kit.start().await;
     kit.wait(young).await;
-    // Far less than until they are looked for again.
+    // Far less than the interval of retention.
     let few = tokio::time::timeout(Duration::from_secs(30), async {
         loop {
             let runs = kit.runtime.log().store().list(RunFilter::default()).await.unwrap();

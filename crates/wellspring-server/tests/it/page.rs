@@ -21,10 +21,10 @@ use wellspring_models::{Attempts, Failure, Gate, Say, Scripted};
 
 use crate::kit::{Kit, agent, echo, has_peer};
 
-/// How long a browser may take for all of it.
+/// Time limit of a whole browser test.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// A tool that says how far it is, and waits.
+/// A tool that reports progress and waits.
 fn work(gate: &Arc<Semaphore>) -> FunctionTool {
     let gate = Arc::clone(gate);
     let spec = ToolSpec { idempotent: true, ..ToolSpec::new("work", "works") };
@@ -38,7 +38,7 @@ fn work(gate: &Arc<Semaphore>) -> FunctionTool {
     })
 }
 
-/// An agent with something of everything to see. It waits wherever somebody has to look.
+/// An agent that shows every feature. It waits at each point that the script checks.
 fn busy(thinking: &Gate, working: &Arc<Semaphore>, talking: &Gate, never: &Gate) -> AgentDef {
     let plan = json!({ "entries": [
         { "content": "Look", "status": "in_progress" }, { "content": "Tell" },
@@ -59,7 +59,7 @@ fn busy(thinking: &Gate, working: &Arc<Semaphore>, talking: &Gate, never: &Gate)
 }
 
 /// Thoughts that fold, tool cards with progress, the plan, a question, steering, stopping and
-/// reloading; and every stream is cut off again and again on the way.
+/// reloading. Every stream is cut off repeatedly.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn somebody_uses_the_page() {
     if !has_chromium() {
@@ -78,7 +78,7 @@ async fn somebody_uses_the_page() {
     assert!(cuts > 3, "streams were cut off");
 }
 
-/// A card belongs to its call, whatever the tool's name; and text that was voided is gone.
+/// A card belongs to its call, whatever the tool's name, and voided text disappears.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn cards_go_by_call_and_voided_text_is_removed() {
     if !has_chromium() {
@@ -145,7 +145,7 @@ async fn eight_tabs_work_at_once() {
     ");
 }
 
-/// A tool that asks five questions and gives back what it was told.
+/// A tool that asks five questions and returns the answers.
 pub(crate) fn asks() -> FunctionTool {
     let choice = |id: &str, label: &str| Choice { id: id.into(), label: label.into() };
     let choices = vec![choice("spring", "Spring"), choice("river", "River")];
@@ -191,7 +191,7 @@ async fn questions_of_every_form_are_answered_and_declined() {
     insta::assert_snapshot!(said);
 }
 
-/// Pages of other people read AgentEvents with the same client.
+/// Other pages can read AgentEvents with the same client.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_page_of_its_own_reads_agent_events() {
     if !has_chromium() {
@@ -217,8 +217,8 @@ pub(crate) fn has_chromium() -> bool {
     has_peer("WELLSPRING_PEER_CHROMIUM")
 }
 
-/// Runs a script in a browser and gives what it said, and how many streams were cut off. `pass`
-/// is called each time that the script tells the test to go on, with the number of times before.
+/// Runs a script in a browser. Returns its output, and how many streams were cut off. `pass` is
+/// called each time the script lets the test continue, with the number of earlier calls.
 async fn in_browser(kit: &Kit, script: &str, hash: &str, pass: impl Fn(u32)) -> (String, u32) {
     let (between, mut told) = Between::open(kit.server.address()).await;
     let profile = tempfile::tempdir().unwrap();
@@ -250,11 +250,11 @@ pub(crate) fn chromium(profile: &Path, arguments: &[&str]) -> Child {
         .unwrap()
 }
 
-/// What the page's user tells the test.
+/// Messages of the script to the test.
 enum Told {
-    /// The agent may go on.
+    /// The agent may continue.
     Pass,
-    /// What was to be seen.
+    /// What the script saw.
     Said(String),
 }
 
@@ -269,8 +269,8 @@ const SCRIPTS: [(&str, &str); 7] = [
     ("agent_events", include_str!("../peer/page/agent_events.js")),
 ];
 
-/// A proxy between the browser and the server: serves the scripts, forwards the rest, cuts
-/// streams of events off, and drops every request while the server is to be away.
+/// A proxy between the browser and the server: serves the scripts, forwards the rest, cuts off
+/// event streams, and drops every request while the server is supposed to be down.
 #[derive(Clone)]
 struct Between {
     address: SocketAddr,
@@ -298,7 +298,7 @@ impl Between {
         (between, told)
     }
 
-    /// Serves one request. A browser that is gone is ignored.
+    /// Serves one request. A browser that has disconnected is ignored.
     async fn serve(&self, mut client: TcpStream) -> Option<()> {
         let (head, body) = request(&mut client).await?;
         let line = head.lines().next()?.to_owned();
@@ -313,12 +313,12 @@ impl Between {
         }
         let upstream = TcpStream::connect(self.server).await.ok()?;
         let (answers, mut asks) = upstream.into_split();
-        // One request per connection, so that what follows the first is not missed.
+        // One request per connection, so that the proxy sees every request.
         let is_stream = head.contains("text/event-stream");
         let head = head.replace("Connection: keep-alive", "Connection: close");
         asks.write_all(head.as_bytes()).await.ok()?;
         asks.write_all(&body).await.ok()?;
-        // Enough for the response's head and a record; each time a little more comes through.
+        // Enough for the response's head and a record; each time, slightly more is let through.
         let round = u64::from(self.cuts.load(Ordering::Relaxed));
         let limit = if is_stream { 1100 + round * 97 } else { u64::MAX };
         let copied = tokio::io::copy(&mut answers.take(limit), &mut client).await.ok()?;
@@ -328,7 +328,7 @@ impl Between {
         Some(())
     }
 
-    /// What is the test's own: its page, its scripts, and what a script tells it.
+    /// The test's own responses: its page, its scripts, and the messages of a script.
     fn test(&self, path: &str, body: Vec<u8>) -> Option<(&'static str, String)> {
         if let Some(name) = path.strip_prefix("page?") {
             let script = format!("<script type=module src=/test/{name}.js></script>");

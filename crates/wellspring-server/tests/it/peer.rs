@@ -1,4 +1,4 @@
-//! Others' programs against our server.
+//! Third-party programs against our server.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -25,8 +25,8 @@ use wellspring_testkit::{SOAK, soak};
 
 use crate::kit::{Kit, agent, config, has_peer, parts};
 
-/// Requests of all kinds, made from the description alone: nothing fails, and every answer is
-/// one that the description promises.
+/// Requests of all kinds, generated from the OpenAPI description: no request fails with an error of
+/// the server, and every response matches the description.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn schemathesis() {
     if !has_peer("WELLSPRING_PEER_SCHEMATHESIS") {
@@ -39,7 +39,7 @@ async fn schemathesis() {
     let named =
         |name: &str, def: AgentDef| AgentDef { name: name.into(), allow_model: true, ..def };
     let mut kit = Kit::with(config, Runtime::new(Log::in_memory()), def).await;
-    // What is about all tenants is among the routes.
+    // Routes about all tenants are included.
     let tokens = kit.server.tokens();
     kit.token = Some(tokens.create("st", "default", &[Permission::Admin]).await.unwrap());
     let echo = Say::new().call("echo", json!({ "say": "x" }));
@@ -91,8 +91,8 @@ async fn schemathesis() {
         .env("WELLSPRING_RUNS", runs.to_string())
         .env("WELLSPRING_TALLY", &tally)
         .current_dir(own.path());
-    // What is generated differs a little from run to run. That something wrong is accepted is
-    // therefore looked for where there is time to find it again.
+    // The generated requests vary from run to run, so requests that should be refused are only
+    // checked in a soak, where there is time to reproduce a failure.
     if std::env::var_os(SOAK).is_none() {
         schemathesis.args(["--exclude-checks", "negative_data_rejection"]);
     }
@@ -100,7 +100,7 @@ async fn schemathesis() {
     let (out, err) =
         (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{out}{err}");
-    // Every operation was seen to work, so its good answers were held to the description too.
+    // Every operation succeeded at least once, so its successful responses were checked too.
     let tally = std::fs::read_to_string(tally).unwrap();
     let worked: BTreeSet<&str> = tally
         .lines()
@@ -117,7 +117,7 @@ async fn schemathesis() {
     assert_eq!(never, [""; 0], "these did not work once");
 }
 
-/// Not asked for by what is generated from the description: the description itself, and sockets.
+/// Not generated from the description: the description itself, and sockets.
 const NOT_ASKED: [&str; 6] = [
     "GET /ai-sdk/{agent}/socket",
     "GET /openapi.json",
@@ -244,8 +244,8 @@ fn ai_sdk_agents(kit: &Kit) {
     register("questions", agent(asks, [crate::page::asks()]));
 }
 
-/// A browser's own `EventSource`, through a proxy that cuts it off again and again: it
-/// reconnects with its last id, misses nothing, and stops when told that nothing follows.
+/// A browser's own `EventSource`, through a proxy that cuts it off repeatedly: it reconnects with
+/// its last id, misses nothing, and stops when the server reports that nothing follows.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn chromium_event_source() {
     if !has_peer("WELLSPRING_PEER_CHROMIUM") {
@@ -284,7 +284,7 @@ async fn chromium_event_source() {
     assert!(connections.load(Ordering::Relaxed) > 3, "it was cut off");
 }
 
-/// Serves one page, and of everything else only so many bytes of the answer.
+/// Serves one page. Of every other response, it forwards only a number of bytes.
 async fn cutting_proxy(server: SocketAddr, page: String) -> (SocketAddr, Arc<AtomicU32>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -307,9 +307,9 @@ async fn cutting_proxy(server: SocketAddr, page: String) -> (SocketAddr, Arc<Ato
                 let upstream = TcpStream::connect(server).await.unwrap();
                 let (answer, mut question) = upstream.into_split();
                 question.write_all(&request[..read]).await.unwrap();
-                // The answer's head takes about 300 of them.
+                // The response's head takes about 300 of them.
                 let mut some = answer.take(500 + u64::from(round) * 37);
-                // Whoever is gone is gone.
+                // The browser may have disconnected.
                 let _ = tokio::io::copy(&mut some, &mut client).await;
             });
         }

@@ -22,15 +22,15 @@ use crate::kit::{Kit, agent, config, echo};
 /// A client of one socket.
 pub(crate) struct Socket {
     stream: WebSocketStream<MaybeTlsStream<TcpStream>>,
-    /// What came while something else was waited for.
+    /// Messages that arrived while the test waited for another one.
     kept: VecDeque<Value>,
 }
 
-/// How long a message may take that is sure to come: a test that waits for ever says nothing.
+/// Time limit for a message that is expected, so that a test fails instead of waiting for ever.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 impl Socket {
-    /// Opens a socket; with a token as a browser shows it.
+    /// Opens a socket, with a token as a browser sends it.
     pub(crate) async fn open(kit: &Kit, path: &str) -> Result<Self, Error> {
         let url = kit.url(path).replacen("http", "ws", 1);
         let mut request = url.into_client_request().unwrap();
@@ -52,7 +52,7 @@ impl Socket {
         self.stream.send(Message::text(message)).await.unwrap();
     }
 
-    /// The next message; `None` after the end, with what the end says.
+    /// The next message; `None` after the end, whose close frame is kept.
     pub(crate) async fn next(&mut self) -> Result<Value, Option<(u16, String)>> {
         match self.kept.pop_front() {
             Some(kept) => Ok(kept),
@@ -94,7 +94,7 @@ impl Socket {
         }
     }
 
-    /// Events of a subscription until it has ended, or until one says this.
+    /// Events of a subscription until it has ended, or until one contains this.
     pub(crate) async fn events(&mut self, id: &str, until: &str) -> Vec<Value> {
         let mut events = Vec::new();
         loop {
@@ -123,7 +123,7 @@ pub(crate) fn started(answer: &Value) -> String {
     answer["run"]["run"].as_str().unwrap().to_owned()
 }
 
-/// Two runs on one socket, in two dialects: each gives what its stream over HTTP gives.
+/// Two runs on one socket, in two dialects: each sends the same as its stream over HTTP.
 #[tokio::test]
 async fn many_runs_on_one_socket() {
     let turns =
@@ -178,7 +178,7 @@ async fn many_runs_on_one_socket() {
             .into_iter()
             .map(|event| (event.id, serde_json::from_str::<Value>(&event.data).unwrap()))
             .collect();
-        // How the frames were cut may differ for a form that only has the latest.
+        // A dialect that only sends the latest state depends on how frames were cut.
         if dialect == "stream_delta" {
             assert_eq!(got.last(), want.last());
         } else {
@@ -187,8 +187,8 @@ async fn many_runs_on_one_socket() {
     }
 }
 
-/// A start with `subscribe` is followed by the run's events, from the first one on. A repeated start
-/// is too. What is wrong with a subscription is reported before anything starts.
+/// A start with `subscribe` is followed by the run's events from the first one on; so is a repeated
+/// start. An invalid subscription is reported before anything starts.
 #[tokio::test]
 async fn a_start_can_subscribe() {
     let kit = Kit::new(agent([Say::new().text("A b c.")], [])).await;
@@ -224,7 +224,7 @@ async fn a_start_can_subscribe() {
     assert_eq!(runs, [(run.clone(), json!(false)), (run, json!(true))]);
 }
 
-/// Everything that can be done to a run, and that events of another go on meanwhile.
+/// Every command to a run, while events of another run continue.
 #[tokio::test]
 async fn a_run_is_answered_steered_and_stopped() {
     let gate = Gate::new();
@@ -265,12 +265,12 @@ async fn a_run_is_answered_steered_and_stopped() {
     assert!(events.last().unwrap()["data"].to_string().contains("run_finished"));
     let transcript = kit.wait(run.parse().unwrap()).await;
     assert!(matches!(transcript.outcome, Some(Outcome::Cancelled { .. })));
-    // One that is over stays as it ended.
+    // A finished run does not change.
     let over = socket.ask(&json!({ "id": "6", "type": "cancel", "run": run })).await;
     assert_eq!((&over["type"], &over["state"]), (&json!("accepted"), &json!("cancelled")));
 }
 
-/// A subscription without credit gives nothing, and the others go on.
+/// A subscription without credit sends nothing, and the others continue.
 #[tokio::test]
 async fn a_slow_subscription_stalls_no_other() {
     const WORDS: usize = 2_000;
@@ -292,7 +292,7 @@ async fn a_slow_subscription_stalls_no_other() {
     quick.as_object_mut().unwrap().remove("credit");
     socket.ask(&quick).await;
     assert_eq!(socket.events("quick", "").await.len(), whole);
-    // Now the slow one goes on where it was.
+    // With credit, the slow subscription continues where it stopped.
     let mut ended = false;
     let mut asked = 0;
     while !ended {
@@ -316,7 +316,7 @@ async fn a_slow_subscription_stalls_no_other() {
     assert_eq!(slow, whole);
 }
 
-/// Whatever is sent, it is answered with an error, and the socket goes on where it can.
+/// Every invalid message gets an error, and the socket continues if it can.
 #[tokio::test]
 async fn malformed_messages_get_errors() {
     let limits = ServerLimits { body_bytes: 4096, ..ServerLimits::default() };
@@ -361,7 +361,7 @@ async fn malformed_messages_get_errors() {
         socket.stream.send(Message::text(message.clone())).await.unwrap();
         let answer = socket.next().await.unwrap();
         if code == "thread" {
-            // An empty text is a text.
+            // An empty text is valid input.
             assert_eq!(answer["type"], "started", "{message}: {answer}");
             continue;
         }
@@ -374,7 +374,7 @@ async fn malformed_messages_get_errors() {
     socket.ask(&json!({ "id": "s", "type": "subscribe", "run": run })).await;
     let twice = socket.ask(&json!({ "id": "s", "type": "subscribe", "run": run })).await;
     assert_eq!(twice["error"]["code"], "subscription_exists");
-    // These it cannot go on after.
+    // The socket is closed after these.
     for (message, code, closed) in [
         (Message::binary(Bytes::from_static(b"{}")), "binary_message", 1003),
         (Message::text("x".repeat(5000)), "too_large", 1009),
@@ -392,7 +392,7 @@ async fn malformed_messages_get_errors() {
     kit.wait(run).await;
 }
 
-/// Thousands of subscriptions are refused beyond a maximum, and cost other clients nothing.
+/// Subscriptions beyond a maximum are refused, by the thousand, without a cost for other clients.
 #[tokio::test]
 async fn thousands_of_subscriptions_are_refused() {
     let gate = Gate::new();
@@ -424,7 +424,7 @@ async fn thousands_of_subscriptions_are_refused() {
     drop(socket);
 }
 
-/// A socket is let in, limited and shut out as a request is.
+/// A socket is authenticated, limited and refused like a request.
 #[tokio::test]
 async fn a_socket_is_let_in_as_a_request_is() {
     let limits = ServerLimits { streams_per_token: 2, ..ServerLimits::default() };
@@ -439,12 +439,12 @@ async fn a_socket_is_let_in_as_a_request_is() {
     assert_eq!(refused(Socket::open(&kit, "/v1/socket").await), 401);
     kit.token = Some("wrong".into());
     assert_eq!(refused(Socket::open(&kit, "/v1/socket").await), 401);
-    // Another site's page cannot open one in its visitor's name.
+    // A page of another site cannot open one with its visitor's credentials.
     let mut request =
         kit.url("/v1/socket").replacen("http", "ws", 1).into_client_request().unwrap();
     request.headers_mut().insert("origin", "https://evil.example".parse().unwrap());
     assert!(matches!(connect_async(request).await, Err(Error::Http(it)) if it.status() == 403));
-    // Without an upgrade it says what it is.
+    // Without an upgrade, the response explains what the route is.
     kit.token = Some(mine.clone());
     assert_eq!(kit.get("/v1/socket").send().await.unwrap().status(), 426);
     let mut socket = Socket::open(&kit, "/v1/socket").await.unwrap();
@@ -457,8 +457,8 @@ async fn a_socket_is_let_in_as_a_request_is() {
     assert_eq!(theirs.ask(&subscribe("a")).await["error"]["code"], "no_run");
 }
 
-/// A token that is revoked ends its sockets at their next message, and one that may only read
-/// cannot do more over a socket.
+/// A revoked token ends its sockets at their next message, and a token that may only read cannot do
+/// more over a socket.
 #[tokio::test]
 async fn a_token_counts_for_every_message() {
     let runtime = Runtime::new(Log::in_memory());
@@ -474,8 +474,8 @@ async fn a_token_counts_for_every_message() {
     assert_eq!(socket.next().await, Err(Some((1008, "bad_token".to_owned()))));
 }
 
-/// A server that stops says so on every subscription, also on one without credit, and for the
-/// socket; and does not wait for a client that does not go.
+/// A server that shuts down sends an event on every subscription, also on one without credit, and
+/// then one for the socket. It does not wait for a client that stays connected.
 #[tokio::test]
 async fn a_drain_ends_a_socket_out_loud() {
     let gate = Gate::new();

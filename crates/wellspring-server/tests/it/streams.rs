@@ -31,7 +31,7 @@ async fn detaching_is_not_cancelling() {
     assert_eq!(transcript.words(wellspring_core::AgentNo::ROOT), "one two");
 }
 
-/// Each cursor that makes no sense is told why.
+/// Each invalid cursor gets an error that explains it.
 #[tokio::test]
 async fn cursors_that_make_no_sense() {
     let kit = Kit::new(agent([Say::new().text("Hello.")], [])).await;
@@ -53,12 +53,12 @@ async fn cursors_that_make_no_sense() {
     18446744073709551616: 400 bad_cursor
     now: 400 bad_cursor
     ");
-    // The header counts more than the address, which a browser repeats.
+    // The header wins over the URL's parameter, which a browser repeats.
     let path = format!("/v1/runs/{run}/events?after=1");
     let head = kit.runtime.log().store().info(run).await.unwrap().unwrap().head;
     let response = kit.get(&path).header("last-event-id", head.0.to_string()).send().await;
     assert_eq!(response.unwrap().status(), 204, "nothing more will come");
-    // A run that was deleted is none.
+    // A deleted run is not found.
     kit.request(reqwest::Method::DELETE, &format!("/v1/runs/{run}")).send().await.unwrap();
     let (status, _, body) = parts(kit.get(&path).send().await.unwrap()).await;
     assert_eq!((status, body["error"]["code"].as_str()), (404, Some("no_run")));
@@ -106,7 +106,7 @@ async fn agent_events_over_sse_are_the_events_themselves() {
     "#);
 }
 
-/// A viewer that does not read changes nothing for the others, and still gets everything.
+/// A viewer that does not read does not affect the others, and still gets everything.
 #[tokio::test]
 async fn a_slow_viewer_gets_everything_later() {
     let (gate, long) = (Gate::new(), "word ".repeat(40_000));
@@ -126,7 +126,7 @@ async fn a_slow_viewer_gets_everything_later() {
     assert_eq!(words, format!("start{long}"));
 }
 
-/// A server that stops tells its streams, in their own words and without an id.
+/// A server that shuts down ends its streams with an event of their dialect that has no id.
 #[tokio::test]
 async fn draining_says_so_and_hands_over() {
     let gate = Gate::new();
@@ -168,7 +168,7 @@ async fn draining_says_so_and_hands_over() {
     turn_event: None {"type":"error","error":{"message":"the server is shutting down; try again shortly; runs continue"}}
     use_ai: None {"type":"RUN_ERROR","message":"API_OVERLOADED","error":"the server is shutting down; try again shortly; runs continue","code":"draining"}
     "#);
-    // The run is there, unfinished, for whoever comes next.
+    // The run is still there, unfinished, for the next client.
     let info = runtime.log().store().info(run).await.unwrap().unwrap();
     assert!(!info.state.is_final() && info.head > Seq(1));
 }
@@ -227,15 +227,15 @@ async fn pages_are_the_stream_in_pieces() {
         })
         .collect();
     assert_eq!(pages, stream);
-    // Without `wait` it answers at once, with what there is.
+    // Without `wait` it returns the available events at once.
     let path = format!("/v1/runs/{run}/events?after={next}");
     let request = kit.get(&path).header("accept", "application/json");
     let (_, _, page) = parts(request.send().await.unwrap()).await;
     assert_eq!(page, json!({ "events": [], "next": next, "done": true }));
 }
 
-/// Whoever has everything is told not to come back, also where the run's end is no event: that
-/// stops a browser, which reconnects with the last id it was given.
+/// A client that has all events gets 204, also if the run's end is not an event of its dialect.
+/// This stops a browser, which reconnects with its last id.
 #[tokio::test]
 async fn a_reader_that_has_everything_is_told_not_to_come_back() {
     let kit = Kit::new(agent([Say::new().thought("Hm.").text("Hello.")], [])).await;
@@ -263,8 +263,8 @@ async fn a_reader_that_has_everything_is_told_not_to_come_back() {
     assert_eq!(none.send().await.unwrap().status(), 204, "there was never any");
 }
 
-/// While runs end, whoever asks is answered: what goes on can be watched to its end, and nothing
-/// new begins.
+/// During a shutdown every request gets a response: active runs can be read to their end, and no
+/// run starts.
 #[tokio::test]
 async fn a_server_that_drains_still_answers() {
     let gate = Gate::new();
@@ -288,7 +288,7 @@ async fn a_server_that_drains_still_answers() {
     gate.reached(1).await;
     let stopped = tokio::spawn(server.stop());
     let stranger = reqwest::Client::builder().no_proxy().build().unwrap();
-    // Nothing says when the task that stops it has begun.
+    // Nothing signals that the task that stops the server has begun.
     while ready(&stranger).await.0 == 200 {
         tokio::task::yield_now().await;
     }

@@ -1,5 +1,5 @@
-//! use-ai's wire: `socket.io-client` against our server, the plain WebSocket, and what both
-//! have to do with the other wires.
+//! use-ai's wire: `socket.io-client` against our server, the plain WebSocket, and how both work
+//! together with the other wires.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -60,8 +60,8 @@ async fn stage() -> Kit {
     kit
 }
 
-/// Every message both ways, polling and upgrade, cuts and nonsense. At the end the server is
-/// drained under it.
+/// Every message in both directions, polling and upgrade, disconnections and invalid input. At the
+/// end the server shuts down.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn socket_io_client() {
     if !has_peer("WELLSPRING_PEER_SOCKET_IO") {
@@ -111,7 +111,7 @@ pub(crate) async fn until(socket: &mut Socket, kind: &str) -> Vec<Value> {
     }
 }
 
-/// The plain WebSocket: what Socket.IO has names for are CUSTOM events, all else is the same.
+/// The plain WebSocket: Socket.IO's named events are CUSTOM events; everything else is the same.
 #[tokio::test]
 async fn the_plain_socket_speaks_bare_json() {
     let kit = stage().await;
@@ -276,7 +276,7 @@ async fn a_result_brings_tools_while_another_tool_runs() {
     assert_eq!(rest.last().unwrap()["result"], "wait paint sing");
 }
 
-/// What was said and done in a call's run, without ids and times.
+/// The text and the calls of a run, without ids and times.
 async fn said_and_done(kit: &Kit, call: &str) -> Value {
     let run: RunId = call.rsplit_once('-').unwrap().0.parse().unwrap();
     let Transcript { parts, agents, outcome, .. } = kit.wait(run).await;

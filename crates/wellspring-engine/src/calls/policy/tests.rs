@@ -51,7 +51,7 @@ fn an_allow_rule_matches_its_argument_whole_and_no_other() {
         (json!(null), Ask),
     ] {
         assert_eq!(policy.decide(&shell(), &arguments), decision, "{arguments}");
-        // By its name too, whatever a tool says of itself.
+        // A rule for a tool's name also applies, whatever approval the tool declares.
         let modest = ToolSpec { approval: Some(Ask), ..ToolSpec::new("mcp__run", "") };
         assert_eq!(policy.decide(&modest, &arguments), decision, "{arguments}");
     }
