@@ -7,10 +7,10 @@
     reason = "the functions that tests share fail by panicking too, and say what they skip"
 )]
 
-mod beside;
 mod client;
-mod lent;
+mod client_resources;
 mod maxima;
+mod outside_sessions;
 mod prompts;
 mod proxy;
 mod questions;
