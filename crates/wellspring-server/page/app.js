@@ -16,7 +16,7 @@ const QUIET_TOOLS = ["update_plan", "ask_user", "return_result"];
 /** How long a hidden tab waits before it draws. */
 const HIDDEN_DRAW_MS = 250;
 
-/** What the log says of a run that was stopped here. */
+/** The reason in the log for a run that was cancelled on this page. */
 const STOP_REASON = "stopped on the page";
 
 /** Conversations in the list. */
@@ -30,9 +30,9 @@ let token = localStorage.getItem("wellspring-token") ?? "";
 /** Aborted when another conversation is shown. */
 let scene = new AbortController();
 let thread;
-/** Names a conversation that has no thread yet. */
+/** The id of a conversation that has no thread yet. */
 let draft = newDraft();
-/** The run that is not over, if there is one. */
+/** The active run, if there is one. */
 let working;
 
 function newDraft() {
@@ -61,7 +61,7 @@ async function api(method, path, body, key) {
   }
   if (!response.ok) {
     const said = answer?.error;
-    // A person at a page has no use for the API's description.
+    // The link to the API's description is not useful here.
     const remedy = said?.remedy?.includes("openapi") ? "" : sentence(said?.remedy);
     const error = new Error(said ? `${sentence(said.message)} ${remedy}`.trim() : response.statusText);
     const temporary = response.status === 429 || response.status >= 500;
@@ -74,7 +74,7 @@ function sentence(text) {
   return text ? `${text[0].toUpperCase()}${text.slice(1)}.`.replace(/\.\.$/, ".") : "";
 }
 
-/** Asks once, however many requests need a token. */
+/** Asks for the token once, however many requests need it. */
 let asking;
 function askForToken(error) {
   asking ??= new Promise((resolve) => {
@@ -91,12 +91,12 @@ function askForToken(error) {
   return asking;
 }
 
-/** Tells people who use a screen reader what a look would tell others. */
+/** Announces what is visible to people who use a screen reader. */
 function announce(text) {
   $("status").textContent = text;
 }
 
-// What a run looks like.
+// The appearance of a run.
 
 function pretty(text) {
   try {
@@ -203,7 +203,7 @@ function drawBlock(node, block, finished, run) {
   }
 }
 
-/** What is asked. An approval shows the arguments apart, if it is about a call. */
+/** The question. An approval of a call shows the arguments separately. */
 function prompt({ question, card }) {
   return question.form === "approve" && card ? `Allow ${card.title ?? card.name}?` : question.prompt;
 }
@@ -214,7 +214,7 @@ function plainArguments(args) {
     const values = Object.values(JSON.parse(args));
     if (values.length === 1 && typeof values[0] === "string") return values[0];
   } catch {
-    // Then they are shown as they are.
+    // Not JSON: shown unchanged.
   }
   return pretty(args);
 }
@@ -261,7 +261,7 @@ function drawPlan(node, entries) {
   node.hidden = entries.length === 0;
 }
 
-/** Keeps the end in sight, unless the reader has scrolled up. */
+/** Scrolls to the end, unless the reader has scrolled up. */
 function keepEnd(draw) {
   const atEnd = main.scrollHeight - main.scrollTop - main.clientHeight < 80;
   draw();
@@ -298,7 +298,7 @@ async function showRun(run, input, signal) {
     });
   };
   const drawSoon = () => {
-    // One drawing for many records. A hidden tab has no animation frames.
+    // Many records are drawn at once. A hidden tab gets no animation frames.
     if (!due) document.hidden ? setTimeout(draw, HIDDEN_DRAW_MS) : requestAnimationFrame(draw);
     due = true;
   };
@@ -364,7 +364,7 @@ async function showThread(id) {
   }
 }
 
-/** Shows a run, and marks it as the one that works until it is over. */
+/** Shows a run, and marks it as the active one until it ends. */
 async function attend(run, input, state, signal) {
   if ($("runs").querySelector(`[data-run="${run}"]`)) return;
   const over = ["completed", "cancelled", "failed"].includes(state);
@@ -398,7 +398,7 @@ async function listThreads() {
   try {
     ({ threads } = await api("GET", `/v1/threads?limit=${THREADS_SHOWN}`));
   } catch {
-    return; // The list stays as it was; the connection's state is shown elsewhere.
+    return; // The list stays unchanged; the connection's state is shown in another place.
   }
   const items = threads.map((it) => {
     const dot = el("i", `dot ${it.state}`);
@@ -441,7 +441,7 @@ const sender = new Sender(api, (what, message, more) => {
   if (what === "sent") listThreads();
 });
 
-/** Shows the messages of this conversation that the server has not taken yet. */
+/** Shows the messages of this conversation that the server has not accepted yet. */
 function showPending() {
   const here = pending().filter((it) => (it.thread ? it.thread === thread : it.draft === draft || !thread));
   if (here.length) $("runs").querySelector(".hello")?.remove();

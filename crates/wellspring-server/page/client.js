@@ -11,7 +11,7 @@
 const WAIT_FIRST_MS = 250;
 const WAIT_LAST_MS = 8000;
 
-/** The wait after one of `ms`; 0 is before the first. */
+/** The delay after a delay of `ms`; 0 before the first one. */
 export function waitLonger(ms) {
   return Math.min(ms * 2 || WAIT_FIRST_MS, WAIT_LAST_MS);
 }
@@ -55,7 +55,7 @@ export async function* follow(url, { headers = {}, after, signal, onConnection }
         for await (const message of messages(response.body)) {
           wait = WAIT_FIRST_MS;
           atOnce = true;
-          // An event without an id ends the stream and not the run: reading on misses nothing.
+          // An event without an id ends the stream, not the run: reconnecting misses nothing.
           if (message.id === undefined) continue;
           last = message.id;
           yield { id: message.id, name: message.name, event: JSON.parse(message.data) };

@@ -57,7 +57,7 @@ export function questionForm(question, send) {
   return form;
 }
 
-/** An answer as a person reads it. */
+/** An answer as readable text. */
 export function answerText(question, answer) {
   if (answer.approve) return { once: "allowed", thread: "allowed in this conversation", always: "always allowed" }[answer.approve.scope ?? "once"];
   if (answer.deny) {
@@ -72,13 +72,13 @@ export function answerText(question, answer) {
   return answer === "expired" ? "not answered in time" : "withdrawn";
 }
 
-/** Whether one of the choices already is a no. */
+/** Whether one of the choices already means "no". */
 function saysNo(form) {
   const no = /^(decline|reject|deny|refuse|no)\b/i;
   return form.choose?.choices.some((it) => no.test(it.id) || no.test(it.label)) ?? false;
 }
 
-/** The fields of a form, and what reads them; buttons that answer at once go into `row`. */
+/** The fields of a form, and a function that reads them. Buttons that answer at once go into `row`. */
 function fieldsOf(form, row, answer) {
   if (form === "approve") {
     const allow = (label, name, scope) => row.append(button(label, name, () => answer({ approve: { scope } })));
@@ -125,7 +125,7 @@ function optionsOf(schema) {
   return undefined;
 }
 
-/** A labelled field for a schema, and what reads its value; `undefined` if it was left empty. */
+/** A labelled field for a schema, and a function that returns its value: `undefined` if empty. */
 function field(label, schema, required, description) {
   const title = label === "value" && !schema.title ? "Answer" : (schema.title ?? label);
   const about = description ? [el("span", "quiet", description)] : [];

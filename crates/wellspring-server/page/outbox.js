@@ -1,12 +1,12 @@
-// Messages that the server has not taken yet. They are kept in the browser, so that neither a
-// server that is away nor a reload loses them, and sent in order until the server takes them.
+// Messages that the server has not accepted yet. They are stored in the browser, so that they
+// survive a reload while the server is down, and sent in order until the server accepts them.
 // Each has its own idempotency key, so sending twice is harmless.
 
 import { waitLonger } from "./client.js";
 
 const STORED = "wellspring-outbox";
 
-/** Messages that are kept. More would not have been written by a person. */
+/** Maximum number of stored messages; a person would not write more. */
 const MESSAGES_MAX = 100;
 
 /** The messages, oldest first. */
@@ -22,7 +22,7 @@ function store(messages) {
   localStorage.setItem(STORED, JSON.stringify(messages));
 }
 
-/** Keeps a message: `{ draft, thread?, run?, agent, input }`. */
+/** Stores a message: `{ draft, thread?, run?, agent, input }`. */
 export function keep(message) {
   const messages = pending();
   if (messages.length >= MESSAGES_MAX) throw new Error(`${MESSAGES_MAX} messages wait for the server; wait until it is back.`);
@@ -36,7 +36,7 @@ function key() {
 }
 
 /**
- * Sends what is pending. `api` makes a request; `changed` is told what became of each message:
+ * Sends the pending messages. `api` makes a request; `changed` is called with each message's state:
  * `sent` with the run, `waiting`, or `refused` with the reason.
  */
 export class Sender {
@@ -50,12 +50,12 @@ export class Sender {
     this.#changed = changed;
   }
 
-  /** Sends now, also if it was waiting to try again. */
+  /** Sends now, without waiting for the next retry. */
   async flush() {
     this.#wake?.();
     if (this.#sending) return;
     this.#sending = true;
-    // One tab sends at a time, where the browser can tell.
+    // Only one tab sends at a time, if the browser supports locks.
     const send = () => this.#sendAll();
     await (navigator.locks ? navigator.locks.request(STORED, send) : send());
     this.#sending = false;

@@ -6,13 +6,13 @@
 
 import { StreamRefused, follow, waitLonger } from "./client.js";
 
-/** Where the API is: an application may have mounted it below a path of its own. */
+/** The path of the API, which an application may have mounted below a prefix. */
 export const root = new URL("..", import.meta.url).pathname.replace(/\/$/, "");
 
-/** Streams at once. With one more connection for polling, half of the six are left for the rest. */
+/** Concurrent streams. With one connection for polling, three of the six stay free. */
 const STREAMS_MAX = 2;
 
-/** How often a run that is not streamed is asked for. */
+/** Interval of polling a run that is not streamed. */
 const POLL_MS = 1000;
 
 /** Reads runs for any number of listeners. */
@@ -22,7 +22,7 @@ export class Hub {
   #looks = 0;
 
   /**
-   * Tells `listener` about a run, from its first record on: `{ records }`, `{ connection }`,
+   * Calls `listener` with a run's records, from the first one on: `{ records }`, `{ connection }`,
    * and at last `{ done: true }` or `{ refused }`. Returns a handle with `look` and `leave`.
    */
   watch({ run, token }, listener) {
@@ -35,7 +35,7 @@ export class Hub {
       this.#sources.set(key, source);
       this.#read(source);
     } else {
-      // What the others have not been told yet comes with the next batch.
+      // Records that the other listeners have not got yet are in the next batch.
       listener({ records: source.records.slice(0, source.records.length - source.fresh.length) });
       if (source.connection) listener({ connection: source.connection });
     }
@@ -61,7 +61,7 @@ export class Hub {
     this.#choose();
   }
 
-  /** The runs that were looked at last are streamed. */
+  /** Streams the runs that were viewed most recently. */
   #choose() {
     const byLook = [...this.#sources.values()].sort((a, b) => b.looked - a.looked);
     byLook.forEach((source, at) => {
@@ -76,7 +76,7 @@ export class Hub {
   /** Reads one run to its end, streamed or polled. */
   async #read(source) {
     let wait = 0;
-    // A run that is over needs no stream, so pages come first.
+    // A finished run needs no stream, so pages are read first.
     let caughtUp = false;
     try {
       while (!source.closed && !source.ended) {
@@ -105,7 +105,7 @@ export class Hub {
     this.#close(source);
   }
 
-  /** Streams a run until it ends, or until other runs are looked at. */
+  /** Streams a run until it ends, or until other runs are viewed. */
   async #stream(source) {
     source.stream = new AbortController();
     const { signal } = source.stream;
@@ -141,7 +141,7 @@ export class Hub {
     source.after = id;
     source.records.push(record);
     source.fresh.push(record);
-    // The events of one read are told together.
+    // The events of one read are passed on together.
     source.timer ??= setTimeout(() => this.#flush(source));
   }
 
@@ -178,7 +178,7 @@ export function servePort(hub, port) {
   };
 }
 
-/** What a tab watches runs with. Without shared workers it has a hub of its own. */
+/** Follows runs for a tab. Without shared workers, each tab has its own hub. */
 export function connect() {
   let hubPort;
   if (globalThis.SharedWorker) {
@@ -196,11 +196,11 @@ export function connect() {
   };
   addEventListener("focus", look);
   document.addEventListener("visibilitychange", look);
-  // A tab that crashes says nothing: its runs are polled until they end.
+  // A tab that crashes sends no message: its runs are polled until they end.
   addEventListener("pagehide", () => hubPort.postMessage({ everything: true }));
   addEventListener("pageshow", (event) => event.persisted && location.reload());
 
-  /** Watches a run until it is over, or until `signal` aborts. */
+  /** Follows a run until it ends, or until `signal` aborts. */
   return function watch({ run, token, signal, onRecords, onConnection }) {
     return new Promise((resolve, reject) => {
       const id = `${run} ${Math.random()}`;

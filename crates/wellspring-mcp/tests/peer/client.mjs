@@ -1,5 +1,5 @@
-// The official TypeScript SDK as a client of our loopback server. It is told where the
-// server is, and says what it saw, one JSON value per line.
+// The official TypeScript SDK as a client of our loopback server, whose address is in the
+// arguments. It prints what it received, one JSON value per line.
 //
 //   node client.mjs http URL TOKEN
 //   node client.mjs stdio COMMAND ARGS...
@@ -26,7 +26,7 @@ say({ tools: tools.map((tool) => ({ name: tool.name, hints: tool.annotations }))
 say({ echo: await client.callTool({ name: "echo", arguments: { text: "hi" } }) });
 say({ fail: await client.callTool({ name: "fail", arguments: {} }) });
 
-// Read off the wire: the SDK itself forgets progress that comes together with the answer.
+// Read from the transport: the SDK itself drops progress that arrives together with the response.
 const progress = [];
 const take = transport.onmessage;
 transport.onmessage = (message, extra) => {

@@ -1,6 +1,6 @@
 // The official TypeScript SDK as a server over streamable HTTP, with sessions and streams.
-// It listens on 127.0.0.1, says on which port, and ends when its input does. Told `json`, it
-// answers in plain JSON instead of streams.
+// It listens on 127.0.0.1, prints the port, and exits when its input ends. With the argument
+// `json`, it responds in plain JSON instead of streams.
 import { randomUUID } from "node:crypto";
 import { createServer } from "node:http";
 import { McpServer } from "@modelcontextprotocol/sdk/server/mcp.js";

@@ -63,7 +63,7 @@ def scrubbed(stream):
         return names.setdefault(found[0], b'"%s%d"' % (found[1], len(names) + 1))
 
     for pattern, instead in (
-        # Its model is a temporary file, whose path says nothing.
+        # Its model is a temporary file, whose path is irrelevant.
         (rb'"/[^"]*/tiny.gguf"', b'"tiny.gguf"'),
         (rb'"([a-z]+[-_])(?=[^"]*[A-Z0-9])[A-Za-z0-9_-]{16,}"', numbered),
         (rb'"(created|created_at|completed_at)":\d+', rb'"\1":1794787200'),

@@ -1,4 +1,4 @@
-// The official AG-UI client against a server: `node ag_ui.mjs URL`. Prints what it saw, one
+// The official AG-UI client against a server: `node ag_ui.mjs URL`. Prints what it received, one
 // line per scene, or fails.
 
 import assert from "node:assert/strict";
@@ -63,7 +63,7 @@ async function abortAndAttach() {
     }).catch(() => {});
   });
   assert.ok("one two three four".startsWith(seen.trim()));
-  // Another client, which knows nothing but the names, attaches to the run that went on.
+  // Another client, which knows only the ids, attaches to the run that continued.
   const other = agent("slow", threadId);
   other.addMessage(question);
   const { result } = await other.runAgent({ runId });

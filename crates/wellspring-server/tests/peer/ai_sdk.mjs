@@ -1,5 +1,5 @@
 // The AI SDK's own chat and both of its transports against a server: `node ai_sdk.mjs URL`.
-// Prints what it saw, one line per scene and transport, or fails.
+// Prints what it received, one line per scene and transport, or fails.
 
 import assert from "node:assert/strict";
 import {
@@ -14,7 +14,7 @@ import WebSocket from "ws";
 
 const base = process.argv[2];
 
-/** What a chat keeps, without a framework. */
+/** The state of a chat, without a framework. */
 class State {
   status = "ready";
   error = undefined;
@@ -29,7 +29,7 @@ class Chat extends AbstractChat {
   constructor({ messages = [], ...init }) { super({ state: Object.assign(new State(), { messages }), ...init }); }
 }
 
-/** Checks every part by the SDK's own schema, and notes it. */
+/** Checks every part against the SDK's own schema, and records it. */
 function checked(transport, seen) {
   const through = (stream) => stream && stream.pipeThrough(new TransformStream({
     async transform(chunk, controller) {
@@ -164,7 +164,7 @@ const scenes = {
     const it = chat(kind, "slow");
     it.sendMessage({ text: "Slowly" }).catch(() => {});
     await until(() => it.lastMessage?.role === "assistant" && it.lastMessage.parts.length > 1);
-    // A page that is loaded again, with nothing but the chat's id and the user's message.
+    // A page that is reloaded: it has only the chat's id and the user's message.
     const again = chat(kind, "slow", { id: it.id, messages: it.messages.slice(0, 1) });
     await again.resumeStream();
     assert.deepEqual(parts(again), ["step-start", "text one two three four"]);
@@ -176,7 +176,7 @@ const scenes = {
   async drop(kind) {
     const it = chat(kind, "slow");
     if (kind === "http") {
-      // The connection breaks off in mid-message.
+      // The connection is lost in the middle of a message.
       const fetchCut = async (url, init) => {
         const response = await fetch(url, init);
         if (init.method !== "POST") return response;
@@ -216,7 +216,7 @@ const scenes = {
     await it.sendMessage({ text: "Try" });
     assert.equal(it.status, "ready", it.errors.join());
     assert.ok(count(it, "reset-step") > 0, "something was taken back");
-    // Facts and tools that run at the same time come in any order within their step.
+    // Data parts and tools that run at the same time arrive in any order within their step.
     const [first, second] = [parts(it).slice(0, -2), parts(it).slice(-2)];
     assert.deepEqual(first.toSorted(), [
       'data-plan {"entries":[{"content":"look","status":"in_progress","priority":"medium"}]}',
@@ -262,7 +262,7 @@ const scenes = {
   },
 };
 
-/** Every transport has a message on its way when the server begins to drain. */
+/** Every transport is in the middle of a message when the server begins to shut down. */
 async function drain() {
   const all = Object.keys(transports).map((kind) => chat(kind, "stuck"));
   const sent = all.map((it) => it.sendMessage({ text: "Hang" }));

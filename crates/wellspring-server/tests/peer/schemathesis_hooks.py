@@ -17,7 +17,7 @@ calls = itertools.count()
 
 @schemathesis.hook
 def before_call(context, case, kwargs):
-    # Scenarios find their own ids, in the answers before.
+    # Scenarios take their ids from earlier responses.
     if case.meta and (case.meta.phase.name.name == "STATEFUL" or not case.meta.generation.mode.is_positive):
         return
     label = case.operation.label
@@ -32,7 +32,7 @@ def before_call(context, case, kwargs):
     }.get(label)
     if kind and not RUNS[kind]:
         return
-    # A run that is changed is changed once.
+    # Each run is changed only once.
     found = RUNS[kind].pop() if kind else RUNS["stays"][0]
     case.path_parameters = {
         name: {"run": found["run"], "thread": found["thread"], "agent": "agent"}.get(name, value)

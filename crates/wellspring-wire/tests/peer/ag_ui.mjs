@@ -34,7 +34,7 @@ function* frames(bytes) {
 
 async function judge({ events, frames: binary, messages }) {
   const problems = [];
-  // What the client strips or repairs it says here.
+  // The client reports here what it strips or repairs.
   console.warn = (...said) => problems.push(said.map(String).join(" "));
   console.error = console.warn;
   for (const event of events) {

@@ -97,7 +97,7 @@ const events = [
   { type: "SUBAGENT_ERROR", subagentRunId: "s", message: "no", code: "lost", ...base },
 ];
 
-// Our maps are in order of their keys; so must these be, or the bytes differ.
+// Our maps are ordered by key; these must be too, or the bytes differ.
 const sorted = (value) =>
   Array.isArray(value) ? value.map(sorted)
   : value && typeof value === "object" ? Object.fromEntries(Object.keys(value).sort().map((key) => [key, sorted(value[key])]))

@@ -1,4 +1,4 @@
-// Uses an example page as a person would, whichever wire it speaks. After the reload it goes on where it was.
+// Uses an example page as a person would, whatever its protocol. After the reload it continues where it stopped.
 const { stopped } = document.currentScript.dataset;
 const find = (name) => document.querySelector(`[data-testid="${name}"]`);
 const shown = (name) => [...document.querySelectorAll(`[data-testid="${name}-message"]`)].map((it) => it.textContent);

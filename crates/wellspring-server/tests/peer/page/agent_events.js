@@ -1,4 +1,4 @@
-// A page of its own that reads AgentEvents with /page/client.js.
+// A separate page that reads AgentEvents with /page/client.js.
 
 import { empty, fold, follow, progressPercent, progressText } from "/page/client.js";
 import { say, script } from "/test/kit.js";

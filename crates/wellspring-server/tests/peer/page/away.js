@@ -1,4 +1,4 @@
-// Messages that are sent while the server is away arrive when it is back, once and in order.
+// Messages that are sent while the server is down arrive once it is up again, once and in order.
 
 import { Page, say, script, tell, until } from "/test/kit.js";
 

@@ -1,14 +1,14 @@
-// Uses the page in other windows as a person would, and tells the test what is shown.
+// Uses the page in other windows as a person would, and reports to the test what is shown.
 
 const said = [];
 
-/** Adds a line to what the test is told. */
+/** Adds a line to the report for the test. */
 export const say = (...lines) => said.push(...lines);
 
-/** Tells the test something; it answers when it has done it. */
+/** Sends the test a request, and waits until it is done. */
 export const tell = (what) => fetch(`/test/${what}`, { method: "POST" });
 
-/** Waits until `look` finds something. */
+/** Waits until `look` returns a value. */
 export async function until(what, look) {
   const since = Date.now();
   for (;;) {
@@ -60,12 +60,12 @@ export class Page {
     this.find("#ask").requestSubmit();
   }
 
-  /** Waits until nothing goes on. */
+  /** Waits until no run is active. */
   async idle() {
     await until("the end", () => this.find(".run") && this.find("#stop").hidden && !this.find(".waiting") && !this.find("#pending").firstChild);
   }
 
-  /** A line for each thing that is shown. */
+  /** One line for each block that is shown. */
   look() {
     const shown = (node) => node.getClientRects().length > 0;
     const one = (text) => text.replace(/\s+/g, " ").trim();
@@ -101,7 +101,7 @@ export class Page {
   }
 }
 
-/** Runs a script and tells the test what was said. */
+/** Runs a script and sends its report to the test. */
 export async function script(steps) {
   try {
     await steps();

@@ -1,4 +1,4 @@
-// More tabs than a browser has connections, each with a run of its own that goes on.
+// More tabs than a browser has connections, each with its own active run.
 
 import { Page, say, script, tell, until } from "/test/kit.js";
 

@@ -1,4 +1,4 @@
-// A conversation: thoughts, cards, a plan, a question, an addition, a reload, a stop.
+// A conversation: thoughts, cards, a plan, a question, added input, a reload, a stop.
 
 import { Page, say, script, tell, until } from "/test/kit.js";
 

@@ -1,5 +1,5 @@
 // `socket.io-client` against a server, as use-ai's clients use it: `node socket_io.mjs URL`.
-// Prints what it saw, one line per scene, or fails.
+// Prints what it received, one line per scene, or fails.
 
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
@@ -8,7 +8,7 @@ import { io } from "socket.io-client";
 const base = process.argv[2];
 const user = (content) => ({ id: crypto.randomUUID(), role: "user", content });
 
-/// A client, and all that it was told.
+/// A client, and all messages that it received.
 class Client {
   constructor(options = {}) {
     this.events = [];
@@ -27,7 +27,7 @@ class Client {
       return !found;
     });
   }
-  /// Waits until something is so.
+  /// Waits until a condition holds.
   until(test) {
     const found = test(this);
     if (found) return Promise.resolve(found);
@@ -48,7 +48,7 @@ class Client {
   close() { this.socket.disconnect(); }
 }
 
-/// The answer's words of a run: message ids begin with our id of it, which the start tells.
+/// The answer's text of a run: message ids begin with our run id, which is in the start event.
 function textOf(events, runId) {
   const ids = new Set(events.filter((it) => it.type === "TEXT_MESSAGE_START" && it.runId === runId).map((it) => it.messageId));
   return events.filter((it) => it.type === "TEXT_MESSAGE_CONTENT" && ids.has(it.messageId)).map((it) => it.delta).join("");
@@ -174,7 +174,7 @@ async function reconnect() {
   await first.connected();
   first.run("gated", "Hi", { threadId, runId, messages });
   await first.of("TEXT_MESSAGE_CONTENT");
-  // The line is cut: no goodbye.
+  // The connection is cut, without a closing message.
   first.socket.io.engine.close();
   await first.until(() => first.gone);
   const second = new Client();
@@ -185,7 +185,7 @@ async function reconnect() {
   await second.ends(runId);
   assert.deepEqual(second.events.slice(0, 3).map((it) => it.type), ["RUN_STARTED", "MESSAGES_SNAPSHOT", "STATE_SNAPSHOT"]);
   assert.equal(textOf(second.events, runId), "before after");
-  // Who comes when all is over is told all of it, in messages.
+  // A client that connects after the end gets everything, as messages.
   const third = new Client();
   await third.connected();
   third.run("gated", "Hi", { threadId, runId, messages });
@@ -293,7 +293,7 @@ async function malformed() {
   const run = client.run("talk", "Hi");
   await client.ends(run);
   assert.equal(textOf(client.events, run), "Hello there.");
-  // Binary data is refused, and the socket is closed: what follows it cannot be told apart.
+  // Binary data is refused, and the socket is closed: what follows it cannot be parsed.
   client.socket.emit("message", Buffer.from([1, 2, 3]));
   await client.until(() => client.gone);
   assert(client.events.some((it) => it.code === "bad_packet"));
@@ -309,7 +309,7 @@ async function malformed() {
   return "nonsense of every kind";
 }
 
-/// For a server in a process of its own, whose status file is in the environment.
+/// For a server in a separate process, whose status file is in the environment.
 async function unread() {
   const { UNREAD_DELTAS, SERVER_STATUS, GROWTH_BYTES_MAX } = process.env;
   const memory = () => 1024 * Number(readFileSync(SERVER_STATUS, "utf8").match(/^VmRSS:\s+(\d+) kB$/m)[1]);
@@ -318,14 +318,14 @@ async function unread() {
     await client.connected();
     return [client, client.run("flood", "Go")];
   };
-  // The first run is read, so that everything that later runs reuse is there.
+  // The first run allocates what later runs reuse.
   const [first, read] = await flood();
   await first.ends(read);
   first.close();
   const before = memory();
   const [client, run] = await flood();
   await client.of("TEXT_MESSAGE_CONTENT");
-  // Nothing is taken from the connection until the run is over.
+  // Nothing is read from the connection until the run has ended.
   const raw = client.socket.io.engine.transport.ws._socket;
   raw.pause();
   const ours = client.events.find((it) => it.type === "TEXT_MESSAGE_START").messageId.split("-").slice(0, 5).join("-");
