@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use futures::stream::{FuturesUnordered, StreamExt as _};
 use wellspring_core::{
-    AgentNo, Annotation, Content, ContextFacts, Event, FailureKind, InboxNo, Message, ModelError,
-    Outcome, PartId, PartShape, RemoteAgent, RemoteInputs, RemoteRequest, RemoteResume, RunRequest,
-    Stop, Transcript,
+    AgentNo, Annotation, Content, Event, FailureKind, InboxNo, Message, ModelError, Outcome,
+    PartId, PartShape, RemoteAgent, RemoteInputs, RemoteRequest, RemoteResume, RunRequest, Stop,
+    Transcript,
 };
 
 use crate::agent_loop::{AgentWork, failed};
@@ -76,18 +76,7 @@ impl AgentWork {
         let (request, calls) = self.remote_request(remote, &prompt, result_tool);
         let placed = Placed::default();
         let host = RunHost::remote(self.clone(), placed.clone());
-        let context = host.context(ContextFacts {
-            trace_id: self.run.trace_id.clone(),
-            run: self.run.id(),
-            thread: self.run.started.thread,
-            agent: self.agent,
-            call: None,
-            messages: self.messages().into(),
-            cwd: self.run.started.request.cwd.clone(),
-            signal: self.run.signal.clone(),
-            deadline: None,
-            resume_key: None,
-        });
+        let context = host.context(self.run.signal.clone(), None);
         let mut playing = Playing {
             work: self,
             placing: Placing::new(self, placed, remote.name(), request.so_far.as_deref()),

@@ -9,8 +9,9 @@ use futures::future::{BoxFuture, FutureExt as _};
 use tokio::time::Instant;
 use tracing::Span;
 use wellspring_core::{
-    AgentNo, Answer, Approval, Ask, AskedQuestion, Content, Context, ContextFacts, Event, Host,
-    LocalPart, Outcome, PartId, Question, QuestionId, Reporter, ToolError, ToolSpec, ToolUpdate,
+    AgentNo, Answer, Approval, Ask, AskedQuestion, CancellationToken, Content, Context,
+    ContextFacts, Event, Host, LocalPart, Outcome, PartId, Question, QuestionId, Reporter,
+    ToolError, ToolSpec, ToolUpdate,
 };
 
 use crate::agent_loop::AgentWork;
@@ -112,7 +113,25 @@ impl RunHost {
         }
     }
 
-    pub(crate) fn context(self: &Arc<Self>, facts: ContextFacts) -> Context {
+    /// The context of the work.
+    pub(crate) fn context(
+        self: &Arc<Self>,
+        signal: CancellationToken,
+        deadline: Option<Instant>,
+    ) -> Context {
+        let started = &self.run().started;
+        let facts = ContextFacts {
+            trace_id: self.run().trace_id.clone(),
+            run: self.run().id(),
+            thread: started.thread,
+            agent: self.work.agent,
+            call: self.call,
+            messages: self.work.messages().into(),
+            cwd: started.request.cwd.clone(),
+            signal,
+            deadline: deadline.map(Instant::into_std),
+            resume_key: None,
+        };
         Context::new(facts, Arc::clone(self) as Arc<dyn Host>)
     }
 

@@ -6,8 +6,7 @@ use std::panic::AssertUnwindSafe;
 use futures::future::FutureExt as _;
 use tokio::time::{Instant, sleep_until};
 use wellspring_core::{
-    Context, ContextFacts, Event, FailureKind, Outcome, PartId, Tool, ToolError, ToolOutcome,
-    ToolResult,
+    Context, Event, FailureKind, Outcome, PartId, Tool, ToolError, ToolOutcome, ToolResult,
 };
 
 use super::ReadyCall;
@@ -34,18 +33,7 @@ impl AgentWork {
         let repeatable = is_repeatable(&*tool) && caller.is_none();
         let host = RunHost::call(self.clone(), call, repeatable, span.clone(), caller.clone());
         let signal = self.run.signal.child_token();
-        let context = host.context(ContextFacts {
-            trace_id: self.run.trace_id.clone(),
-            run: self.run.id(),
-            thread: self.run.started.thread,
-            agent: self.agent,
-            call: Some(call),
-            messages: self.messages().into(),
-            cwd: self.run.started.request.cwd.clone(),
-            signal: signal.clone(),
-            resume_key: None,
-            deadline: Some((started + total).into_std()),
-        });
+        let context = host.context(signal.clone(), Some(started + total));
         // A panic in a tool is a failure of the call; the run continues.
         let mut work = Box::pin(AssertUnwindSafe(tool.call(arguments, context)).catch_unwind());
         let ended = loop {
