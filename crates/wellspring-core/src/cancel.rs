@@ -106,7 +106,7 @@ impl CancellationToken {
 
     /// A guard that cancels the token when it is dropped.
     pub fn drop_guard(self) -> DropGuard {
-        DropGuard { token: Some(self) }
+        DropGuard(self)
     }
 }
 
@@ -173,23 +173,11 @@ impl fmt::Debug for Cancelled {
 /// Cancels its token when it is dropped.
 #[derive(Debug)]
 #[must_use = "dropping the guard cancels the token"]
-pub struct DropGuard {
-    token: Option<CancellationToken>,
-}
-
-impl DropGuard {
-    /// Returns the token without cancelling it.
-    #[must_use]
-    pub fn disarm(mut self) -> CancellationToken {
-        self.token.take().unwrap_or_default()
-    }
-}
+pub struct DropGuard(CancellationToken);
 
 impl Drop for DropGuard {
     fn drop(&mut self) {
-        if let Some(token) = &self.token {
-            token.cancel();
-        }
+        self.0.cancel();
     }
 }
 
@@ -238,8 +226,6 @@ mod tests {
         assert_eq!(block_on(token.run_until_cancelled(async { 1 })), Some(1));
         drop(token.clone().drop_guard());
         assert_eq!(block_on(token.run_until_cancelled(std::future::pending::<()>())), None);
-        let other = CancellationToken::new();
-        assert!(!other.clone().drop_guard().disarm().is_cancelled());
     }
 
     proptest! {
