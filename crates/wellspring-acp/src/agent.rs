@@ -327,7 +327,7 @@ impl Agent {
         if input.is_empty() {
             return Err(RpcError::invalid("the prompt is empty"));
         }
-        let more = acp::besides(params, &["sessionId", "prompt"]);
+        let more = acp::members_except(params, &["sessionId", "prompt"]);
         let prompted = Prompted { blocks: blocks.clone(), more };
         Ok((session.begin(prompted, cancelled)?, input))
     }

@@ -389,7 +389,7 @@ impl Peer {
     async fn settle(&self, id: &Value, mut message: Value) {
         let then = id.as_u64().and_then(|id| self.state().waiting.remove(&id));
         let Some(then) = then else {
-            tracing::debug!(%id, "ignored an answer to no request");
+            tracing::debug!(%id, "ignored a response to an unknown request");
             return;
         };
         let answer = match message.get("error") {

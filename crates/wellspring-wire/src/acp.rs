@@ -88,7 +88,7 @@ mod write;
 pub use read::{
     ARGUMENTS_BYTES_MAX, CALLS_MAX, OurTools, Permission, PermissionKind, PermissionOption, Reader,
 };
-pub use unknown_members::{besides, carry, merge};
+pub use unknown_members::{carry, members_except, merge};
 pub use validate::part_offers;
 pub use write::{
     Acp, Asked, Asking, Offers, PromptError, RUNNING_BYTES_MAX, SHOWN_BYTES_MAX, content_block,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use wellspring_core::{Content, Usage};
 use wellspring_log::{RunFilter, RunState};
-use wellspring_wire::acp::{besides, carry, merge, part_offers};
+use wellspring_wire::acp::{carry, members_except, merge, part_offers};
 
 use super::Agent;
 use super::prompt::COMMANDS_UPDATE;
@@ -25,7 +25,11 @@ pub(super) struct Command {
 /// Name, description, and a hint for the argument.
 const COMMANDS: [(&str, &str, Option<&str>); 4] = [
     ("agent", "Talk to another agent from now on, or list them", Some("name of the agent")),
-    ("model", "Use another model of the agent's provider, or say which", Some("name of the model")),
+    (
+        "model",
+        "Use another model of the agent's provider, or show the current one",
+        Some("name of the model"),
+    ),
     ("runs", "List this session's runs with their ids, to replay or export them", None),
     ("usage", "Sum up the tokens that this session has used", None),
 ];
@@ -59,8 +63,8 @@ impl Commands {
         if let Value::Array(listed) = sound["availableCommands"].take() {
             self.listed = listed;
         }
-        self.more = besides(said, &["sessionUpdate", "availableCommands"]);
-        carry(&mut self.more, &besides(&odd, &["modes", "configOptions"]));
+        self.more = members_except(said, &["sessionUpdate", "availableCommands"]);
+        carry(&mut self.more, &members_except(&odd, &["modes", "configOptions"]));
         before != *self
     }
 
@@ -81,7 +85,7 @@ impl Commands {
             }
         }
         let mut update = json!({"sessionUpdate": COMMANDS_UPDATE, "availableCommands": commands});
-        merge(&mut update, &besides(&self.more, &[]));
+        merge(&mut update, &members_except(&self.more, &[]));
         update
     }
 }

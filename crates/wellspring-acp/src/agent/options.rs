@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
-use wellspring_wire::acp::{besides, carry, merge, part_offers};
+use wellspring_wire::acp::{carry, members_except, merge, part_offers};
 
 use crate::client::{SESSION_OPENED, THEIR_MODE};
 use crate::rpc::RpcError;
@@ -51,10 +51,10 @@ impl Options {
                     self.listed = options;
                     self.listed.extend(modes);
                 }
-                let others = besides(&self.odd, &["configOptions"]);
-                self.odd = besides(&odd, &["modes", "availableCommands"]);
+                let others = members_except(&self.odd, &["configOptions"]);
+                self.odd = members_except(&odd, &["modes", "availableCommands"]);
                 merge(&mut self.odd, &others);
-                self.more = besides(said, &["sessionUpdate", "configOptions"]);
+                self.more = members_except(said, &["sessionUpdate", "configOptions"]);
             }
             "current_mode_update" if said["currentModeId"].is_string() => {
                 self.set(THEIR_MODE, &said["currentModeId"]);
@@ -71,7 +71,7 @@ impl Options {
 
     /// Further members of the agent's modes.
     pub(super) fn about_modes(&self) -> Value {
-        besides(&self.modes, &["currentModeId", "availableModes"])
+        members_except(&self.modes, &["currentModeId", "availableModes"])
     }
 
     /// All options, in the protocol's form.
@@ -102,7 +102,7 @@ impl Options {
         let mut update =
             json!({"sessionUpdate": "config_option_update", "configOptions": self.listed});
         merge(&mut update, &self.more);
-        carry(&mut update, &besides(&self.odd, &["modes", "availableCommands"]));
+        carry(&mut update, &members_except(&self.odd, &["modes", "availableCommands"]));
         update
     }
 

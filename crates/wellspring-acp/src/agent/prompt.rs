@@ -116,7 +116,7 @@ impl Agent {
         let def = self.runtime.agent(&name).ok_or_else(|| {
             RpcError::new(RpcError::INTERNAL, format!("agent {name:?} is not there any more"))
         })?;
-        Ok(Arc::new(lend(&self.peer, session, self.client(), &def)))
+        Ok(Arc::new(with_client_tools(&self.peer, session, self.client(), &def)))
     }
 
     /// Cancels a run of the session whose process no longer exists.
@@ -371,11 +371,16 @@ fn terminals(record: &Record) -> Option<impl Iterator<Item = &str>> {
 }
 
 /// Adapts an agent, and the agents that it calls, to the client's tools.
-fn lend(peer: &Peer, session: &Arc<Session>, client: Client, def: &AgentDef) -> AgentDef {
-    let mut lent: Vec<_> = session.mcp.iter().flat_map(|server| server.tools()).collect();
+fn with_client_tools(
+    peer: &Peer,
+    session: &Arc<Session>,
+    client: Client,
+    def: &AgentDef,
+) -> AgentDef {
+    let mut offered: Vec<_> = session.mcp.iter().flat_map(|server| server.tools()).collect();
     let mut def = def.clone();
     match &def.backend {
-        Backend::Model(_) => lent.extend(tools::lent(peer, session, client)),
+        Backend::Model(_) => offered.extend(tools::client_tools(peer, session, client)),
         Backend::Remote(remote) => {
             if let Some(acp) = acp_agent(&**remote) {
                 let (peer, session) = (peer.clone(), Arc::clone(session));
@@ -385,10 +390,11 @@ fn lend(peer: &Peer, session: &Arc<Session>, client: Client, def: &AgentDef) -> 
         }
     }
     // A tool of the client replaces our tool of the same name.
-    def.tools.retain(|own| lent.iter().all(|tool| tool.spec().name != own.spec().name));
-    def.tools.extend(lent);
+    def.tools.retain(|own| offered.iter().all(|tool| tool.spec().name != own.spec().name));
+    def.tools.extend(offered);
     let (peer, session) = (peer.clone(), Arc::clone(session));
-    def.adapt_sub_agents = Some(Arc::new(move |called| lend(&peer, &session, client, called)));
+    def.adapt_sub_agents =
+        Some(Arc::new(move |called| with_client_tools(&peer, &session, client, called)));
     def
 }
 

@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 use serde_json::{Value, json};
 use wellspring_core::{Extended, RemoteAgent as _, ThreadId};
 use wellspring_engine::Backend;
-use wellspring_wire::acp::{besides, carry, merge};
+use wellspring_wire::acp::{carry, members_except, merge};
 
 use super::prompt::{COMMANDS_UPDATE, acp_agent};
 use super::session::{News, Session};
@@ -115,7 +115,7 @@ impl Agent {
     ) -> Result<impl Future<Output = Result<Reply, RpcError>> + use<>, RpcError> {
         let session = self.session(params)?;
         let mode: Box<str> = text(params, "modeId")?.into();
-        let more = besides(params, &["sessionId", "modeId"]);
+        let more = members_except(params, &["sessionId", "modeId"]);
         let theirs = {
             let mut state = session.state();
             let prefix = own_mode(&state.agent, "");
@@ -163,12 +163,12 @@ impl Agent {
         let session = self.session(params)?;
         let (option, value) =
             (Box::<str>::from(text(params, "configId")?), params["value"].clone());
-        let more = besides(params, &["sessionId", "configId", "value", "type"]);
+        let more = members_except(params, &["sessionId", "configId", "value", "type"]);
         session.state().options.choose(&option, &value)?;
         Ok(async move {
             let mut result = self.choose(&session, &option, &value, &more).await?;
             let update = session.state().options.update();
-            merge(&mut result, &besides(&update, &["sessionUpdate"]));
+            merge(&mut result, &members_except(&update, &["sessionUpdate"]));
             Ok(result.into())
         })
     }
@@ -217,7 +217,7 @@ impl Agent {
         let state = session.state();
         // Further members of the agent's own answer.
         let said = state.link.as_ref().map(|link| link.said()).unwrap_or_default();
-        merge(&mut result, &besides(&said, &["sessionId", "modes", "configOptions"]));
+        merge(&mut result, &members_except(&said, &["sessionId", "modes", "configOptions"]));
         carry(&mut result, state.options.odd());
         if !state.options.is_empty() {
             result["configOptions"] = json!(state.options.listed());

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 use wellspring_core::{Answer, CancellationToken, QuestionId, ThreadId};
 use wellspring_mcp::McpConnection;
-use wellspring_wire::acp::besides;
+use wellspring_wire::acp::members_except;
 
 use super::commands::Commands;
 use super::options::Options;
@@ -193,7 +193,7 @@ impl Session {
         let state = self.state();
         let Some(running) = &state.running else { return };
         if let Some(link) = &state.link {
-            link.cancel_with(besides(params, &["sessionId"]));
+            link.cancel_with(members_except(params, &["sessionId"]));
         }
         running.cancel();
     }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 use wellspring_core::{Event, Millis, RunId, RunStarted, Seq, ThreadId};
 use wellspring_log::{RunFilter, RunInfo};
-use wellspring_wire::acp::besides;
+use wellspring_wire::acp::members_except;
 
 use super::session::{News, Place, SESSIONS_MAX, Session};
 use super::{Agent, mcp, text, thread};
@@ -49,9 +49,11 @@ impl Agent {
         let wanted = params["cwd"].as_str();
         let mut after_run = match params["cursor"].as_str() {
             None => None,
-            Some(cursor) => Some(cursor.parse::<RunId>().map_err(|_| {
-                RpcError::invalid("`cursor` is not one that an earlier answer gave")
-            })?),
+            Some(cursor) => Some(
+                cursor
+                    .parse::<RunId>()
+                    .map_err(|_| RpcError::invalid("`cursor` is not from an earlier response"))?,
+            ),
         };
         let (mut sessions, mut scanned) = (Vec::new(), 0);
         let mut more = true;
@@ -173,15 +175,17 @@ impl Agent {
         let others = others.filter_map(Value::as_str).map(absolute);
         let others = others.collect::<Result<Vec<_>, _>>()?;
         if others.len() > DIRECTORIES_MAX {
-            let message =
-                format!("{} more directories are more than {DIRECTORIES_MAX}", others.len());
+            let message = format!(
+                "{} additional directories exceed the maximum of {DIRECTORIES_MAX}",
+                others.len()
+            );
             return Err(RpcError::invalid(message));
         }
         let cwd = absolute(cwd)?;
         let configs = mcp::configs(&params["mcpServers"], &cwd)?;
         let (mcp, notes) = mcp::connect(configs).await;
         let members = ["sessionId", "cwd", "additionalDirectories", "mcpServers"];
-        let opening = besides(params, &members);
+        let opening = members_except(params, &members);
         Ok(Place { cwd, others, mcp, opening, notes })
     }
 

@@ -31,35 +31,39 @@ const SECONDS_DEFAULT: u64 = 120;
 const SECONDS_MAX: u64 = 3600;
 
 /// The tools that a client provides for a session.
-pub(super) fn lent(peer: &Peer, session: &Arc<Session>, client: Client) -> Vec<Arc<dyn Tool>> {
-    let lender = Lender {
+pub(super) fn client_tools(
+    peer: &Peer,
+    session: &Arc<Session>,
+    client: Client,
+) -> Vec<Arc<dyn Tool>> {
+    let resources = ClientResources {
         peer: peer.clone(),
         session: Arc::clone(session),
         reads_files: client.reads_files,
     };
     let mut tools: Vec<Arc<dyn Tool>> = Vec::new();
     if client.reads_files {
-        let lender = lender.clone();
+        let resources = resources.clone();
         let about =
             "Reads a text file, as the user's editor has it, or the lines from `offset` on.";
         let tool = function("read_file", about, move |arguments, context| {
-            lender.clone().read(arguments, context)
+            resources.clone().read(arguments, context)
         });
         tools.push(Arc::new(tool.title("Read file").kind(ToolKind::Read).idempotent()));
     }
     if client.writes_files {
-        let lender = lender.clone();
-        let about = "Writes a text file in the user's editor, replacing what it said.";
+        let resources = resources.clone();
+        let about = "Writes a text file in the user's editor, replacing its content.";
         let tool = function("write_file", about, move |arguments, context| {
-            lender.clone().write(arguments, context)
+            resources.clone().write(arguments, context)
         });
         tools.push(Arc::new(tool.title("Write file").kind(ToolKind::Edit).idempotent()));
     }
     if client.has_terminals {
-        let about = "Runs a shell command (sh) in a terminal of the user's editor and gives back \
-            its exit code and what it wrote, both streams as one. There is no input.";
+        let about = "Runs a shell command (sh) in a terminal of the user's editor and returns its \
+            exit code and its output, both streams combined. It gets no input.";
         let tool = function("run_shell_command", about, move |arguments, context| {
-            lender.clone().run(arguments, context)
+            resources.clone().run(arguments, context)
         });
         let tool = tool.title("Shell").kind(ToolKind::Execute).sequential();
         // A command may be silent until its time limit.
@@ -70,7 +74,7 @@ pub(super) fn lent(peer: &Peer, session: &Arc<Session>, client: Client) -> Vec<A
 }
 
 #[derive(Clone, Debug)]
-struct Lender {
+struct ClientResources {
     peer: Peer,
     session: Arc<Session>,
     reads_files: bool,
@@ -92,13 +96,13 @@ struct Read {
 struct Write {
     /// The file, relative to the working directory.
     path: Box<str>,
-    /// All that the file says from now on.
+    /// The new content of the file.
     content: Box<str>,
 }
 
 #[derive(Deserialize, JsonSchema)]
 struct Run {
-    /// The command, as one would type it.
+    /// The command line.
     command: Box<str>,
     /// The directory to start in, relative to the working directory.
     cwd: Option<Box<str>>,
@@ -111,7 +115,7 @@ fn default_seconds() -> u64 {
     SECONDS_DEFAULT
 }
 
-impl Lender {
+impl ClientResources {
     async fn read(self, arguments: Read, context: Context) -> Result<Value, ToolError> {
         let path = self.path(&arguments.path)?;
         let locations = vec![Location { path: shown(&path), line: arguments.offset }];
@@ -243,7 +247,7 @@ impl Terminal {
     async fn release(&mut self) {
         self.is_released = true;
         if let Err(error) = self.peer.ask("terminal/release", &self.params).await {
-            tracing::debug!(%error, "the client did not take its terminal back");
+            tracing::debug!(%error, "the client failed to release its terminal");
         }
     }
 }

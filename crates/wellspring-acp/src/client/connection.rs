@@ -358,7 +358,7 @@ impl Shared {
                     state.garbage += 1;
                     let shown = String::from_utf8_lossy(&line);
                     let shown = &shown[..shown.floor_char_boundary(GARBAGE_SHOWN_MAX)];
-                    tracing::debug!(line = shown, "an agent printed what is no message");
+                    tracing::debug!(line = shown, "an agent printed a line that is not a message");
                     if state.garbage > GARBAGE_LINES_MAX {
                         let what = format!("it printed invalid messages, such as {shown:?}");
                         break AcpError::Protocol { what: what.into(), last_words: "".into() };

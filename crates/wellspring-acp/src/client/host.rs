@@ -205,7 +205,7 @@ async fn ask(host: &dyn Host, method: &str, terminal: &str) -> Result<Value, Rpc
 
 async fn release(host: &dyn Host, terminal: &str) {
     if let Err(error) = ask(host, "terminal/release", terminal).await {
-        tracing::debug!(%error, "the client did not take its terminal back");
+        tracing::debug!(%error, "the client failed to release its terminal");
     }
 }
 

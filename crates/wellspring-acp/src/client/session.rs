@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use wellspring_core::{CancellationToken, RunId, Tool};
-use wellspring_wire::acp::{besides, merge};
+use wellspring_wire::acp::{members_except, merge};
 
 use super::config::AcpConfig;
 use super::connection::{Connection, Listener, Queue};
@@ -303,7 +303,7 @@ impl Link {
         if said["modes"].is_object() {
             said["modes"]["currentModeId"] = mode.clone();
         }
-        Ok(besides(&answer, &[]))
+        Ok(members_except(&answer, &[]))
     }
 
     /// Applies the user's choices that the agent does not know yet.
@@ -336,7 +336,7 @@ impl Link {
             merge(&mut params, more);
             let set = self.connection.request("session/set_config_option", params);
             let mut now = within(self.limit, "setting an option", set).await?;
-            chosen.more = besides(&now, &["configOptions"]);
+            chosen.more = members_except(&now, &["configOptions"]);
             chosen.options = Some(now["configOptions"].take()).filter(Value::is_array);
             if let Some(options) = &chosen.options {
                 lock(&self.said)["configOptions"] = options.clone();

@@ -36,7 +36,10 @@ async fn sessions_and_servers() {
     let directories = vec!["/srv"; DIRECTORIES_MAX + 1];
     let params = json!({"cwd": "/", "mcpServers": [], "additionalDirectories": directories});
     let refused = client.call("session/new", params).await;
-    assert_eq!(refused.unwrap_err()["message"], "65 more directories are more than 64");
+    assert_eq!(
+        refused.unwrap_err()["message"],
+        "65 additional directories exceed the maximum of 64"
+    );
 }
 
 /// A finished run, created without an engine.

@@ -17,7 +17,7 @@ pub use call::ARGUMENTS_BYTES_MAX;
 pub use our_tools::OurTools;
 pub use permission::{Permission, PermissionKind, PermissionOption};
 
-use super::unknown_members::{REST, besides, left};
+use super::unknown_members::{REST, left, members_except};
 use super::{ELICITATION, ORIGIN, PERMISSION};
 use call::Call;
 pub(super) use content::{has_sound_meta, is_block};
@@ -143,7 +143,7 @@ impl Reader {
     /// Keeps the mode and further members of an `elicitation/create`, which a question cannot
     /// hold.
     pub fn elicitation(&mut self, params: &Value, batch: &mut Batch) {
-        let more = besides(params, &["sessionId", "mode", "message"]);
+        let more = members_except(params, &["sessionId", "mode", "message"]);
         if more != json!({}) {
             batch.extended(ORIGIN, ELICITATION, more);
         }

@@ -23,7 +23,7 @@ pub(super) fn left(of: &Value, understood: &[&str]) -> Map<String, Value> {
 
 /// The members of an object except these, without an invalid `_meta`.
 #[must_use]
-pub fn besides(of: &Value, understood: &[&str]) -> Value {
+pub fn members_except(of: &Value, understood: &[&str]) -> Value {
     let mut others = left(of, understood);
     if !has_sound_meta(of) {
         others.shift_remove("_meta");

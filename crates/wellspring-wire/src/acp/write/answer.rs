@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use super::super::unknown_members::{OURS, besides, merge};
+use super::super::unknown_members::{OURS, members_except, merge};
 
 /// The answer to a `session/request_permission`: the selected option, if any, and further
 /// members of the client's answer. A selection that is not among the agent's options goes to
@@ -28,10 +28,10 @@ pub fn permission_response(option: Option<&str>, theirs: Option<&Value>) -> Valu
     // Dismissing a question means no. If the client sent `cancelled`, the agent gets
     // `cancelled`.
     let mut response = if said["outcome"] == "cancelled" { cancelled } else { decided };
-    merge(&mut response, &besides(theirs, &["outcome"]));
+    merge(&mut response, &members_except(theirs, &["outcome"]));
     let names = ["outcome", "optionId"];
     if names.iter().all(|name| said[name] == response["outcome"][name]) {
-        merge(&mut response["outcome"], &besides(said, &names));
+        merge(&mut response["outcome"], &members_except(said, &names));
     } else {
         merge(&mut response, &json!({"_meta": {OURS: {"outcome": said}}}));
     }
@@ -46,7 +46,7 @@ pub fn elicitation_response(mut decided: Value, theirs: Option<&Value>) -> Value
     if theirs["action"] == "cancel" && decided["action"] == "decline" {
         decided["action"] = theirs["action"].clone();
     }
-    merge(&mut decided, &besides(theirs, &["action", "content"]));
+    merge(&mut decided, &members_except(theirs, &["action", "content"]));
     decided
 }
 

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::super::read::has_sound_meta;
-use super::super::unknown_members::{OURS, besides, merge};
+use super::super::unknown_members::{OURS, members_except, merge};
 
 /// Combines our `initialize` result with that of a proxied agent (`theirs`).
 ///
@@ -25,15 +25,17 @@ use super::super::unknown_members::{OURS, besides, merge};
 #[must_use]
 pub fn initialize_response(mut ours: Value, theirs: &Value) -> Value {
     let can = &theirs["agentCapabilities"];
-    let mut said =
-        besides(theirs, &["protocolVersion", "agentCapabilities", "agentInfo", "authMethods"]);
-    let mut about = besides(
+    let mut said = members_except(
+        theirs,
+        &["protocolVersion", "agentCapabilities", "agentInfo", "authMethods"],
+    );
+    let mut about = members_except(
         can,
         &["loadSession", "promptCapabilities", "mcpCapabilities", "sessionCapabilities", "auth"],
     );
     let takes = &can["promptCapabilities"];
     let kinds = ["image", "audio", "embeddedContext"];
-    let mut prompts = besides(takes, &kinds);
+    let mut prompts = members_except(takes, &kinds);
     kinds.iter().for_each(|kind| prompts[kind] = (takes[kind] == true).into());
     about["promptCapabilities"] = prompts;
     if let Some(auth) = auth(&can["auth"]) {
@@ -53,7 +55,7 @@ pub fn initialize_response(mut ours: Value, theirs: &Value) -> Value {
 fn auth(said: &Value) -> Option<Value> {
     let logout = &said["logout"];
     let is_sound = (logout.is_null() || logout.is_object()) && has_sound_meta(logout);
-    said.is_object().then(|| besides(said, if is_sound { &[] } else { &["logout"] }))
+    said.is_object().then(|| members_except(said, if is_sound { &[] } else { &["logout"] }))
 }
 
 /// Whether a login method works through us. Terminal logins do not: the client would have to start

@@ -7,7 +7,7 @@ use wellspring_core::{
     Annotation, Answer, CallOutline, Choice, Event, Form, Outline, PartId, Question, RunsOn, Scope,
 };
 
-use super::super::unknown_members::{OURS, besides, left, merge};
+use super::super::unknown_members::{OURS, left, members_except, merge};
 use super::super::{ELICITATION, ORIGIN, PERMISSION};
 use super::update::kind;
 use crate::dialect::visible::wire_id;
@@ -98,7 +98,7 @@ impl Offers {
             let call = self.calls.get(id).copied();
             self.offers.remove(&call);
             if options.iter().all(is_sound) {
-                let more = besides(&said.value, &["sessionId", "toolCall", "options"]);
+                let more = members_except(&said.value, &["sessionId", "toolCall", "options"]);
                 self.offers.insert(call, Offer { options: options.clone(), more });
             }
         }
@@ -171,7 +171,7 @@ impl Asked {
         if let (Self::Request(asking), true) = (&mut self, is_form)
             && let Some(more) = offers.form.take()
         {
-            merge(&mut asking.params, &besides(&more, &["toolCallId", "requestedSchema"]));
+            merge(&mut asking.params, &members_except(&more, &["toolCallId", "requestedSchema"]));
             if asking.method != ELICITATION {
                 return self;
             }
