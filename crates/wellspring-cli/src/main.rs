@@ -8,6 +8,7 @@
 
 mod acp;
 mod agents;
+mod approvals;
 mod args;
 mod channels;
 mod chat;
@@ -33,6 +34,7 @@ mod signals;
 mod store;
 mod telemetry;
 mod text;
+mod token;
 mod tools;
 mod typed_lines;
 
@@ -156,8 +158,8 @@ async fn command(cli: Cli) -> Result<Exit> {
         }
         Some(Command::Acp(args)) => acp::acp(&open().await?, &args).await,
         Some(Command::Serve(args)) => serve::serve(&open().await?, alone.and(args)).await,
-        Some(Command::Token(command)) => serve::token(&open().await?, command).await,
-        Some(Command::Approvals(command)) => serve::approvals(&open().await?, command).await,
+        Some(Command::Token(command)) => token::token(&open().await?, command).await,
+        Some(Command::Approvals(command)) => approvals::approvals(&open().await?, command).await,
         Some(Command::Channels(command)) => channels::channels(&open().await?, command).await,
         Some(Command::Backup { file }) => {
             store::backup(&Setup::open(&cli.setup, Missing::Refuse).await?, file).await

@@ -1,19 +1,18 @@
-//! `wellspring serve`, and the commands for a server's tokens and backups.
+//! `wellspring serve`: the agents over HTTP, and the bots in chat networks.
 
 use std::io::Write as _;
 use std::time::Duration;
 
 use anyhow::Result;
-use wellspring_engine::Principal;
-use wellspring_server::{ServeError, Server, ServerConfig, Tokens};
+use wellspring_server::{ServeError, Server, ServerConfig};
 
-use crate::args::{ApprovalsCommand, ServeArgs, TokenCommand};
+use crate::args::ServeArgs;
 use crate::channels::Channels;
 use crate::setup::Setup;
 use crate::signals::Interrupts;
 use crate::{Exit, Usage};
 
-/// The default address to listen on.
+/// The environment variable with the address to listen on.
 const LISTEN_VARIABLE: &str = "WELLSPRING_LISTEN";
 
 /// Serves until the first signal, then drains; a second signal stops it immediately.
@@ -92,54 +91,4 @@ fn taken(error: ServeError) -> anyhow::Error {
         return anyhow::Error::new(error).context(what);
     }
     error.into()
-}
-
-/// Makes, lists and revokes tokens.
-pub(crate) async fn token(setup: &Setup, command: TokenCommand) -> Result<Exit> {
-    let tokens = Tokens::new(setup.log().store().clone());
-    let mut out = std::io::stdout();
-    match command {
-        TokenCommand::Create { name, tenant, scopes } => {
-            writeln!(out, "{}", tokens.create(&name, &tenant, &scopes).await?)?;
-        }
-        TokenCommand::List => {
-            for token in tokens.list().await? {
-                let scopes: Vec<_> = token.scopes.iter().map(|scope| scope.as_str()).collect();
-                writeln!(out, "{}\t{}\t{}", token.id, token.tenant, scopes.join(","))?;
-            }
-        }
-        TokenCommand::Revoke { name } => {
-            if !tokens.revoke(&name).await? {
-                anyhow::bail!(Usage(format!(
-                    "there is no token {name:?}; `wellspring token list` shows them"
-                )));
-            }
-        }
-    }
-    Ok(Exit::Completed)
-}
-
-/// Lists and revokes standing approvals.
-pub(crate) async fn approvals(setup: &Setup, command: ApprovalsCommand) -> Result<Exit> {
-    let mut out = std::io::stdout();
-    let of = |tenant: String| setup.runtime.control(Principal::local().in_tenant(tenant));
-    match command {
-        ApprovalsCommand::List { tenant } => {
-            for approval in of(tenant).approvals().await? {
-                let by = approval.by.as_deref().unwrap_or("-");
-                let scope = if approval.thread.is_some() { "thread" } else { "always" };
-                let (id, agent, tool) = (approval.id(), &approval.agent, &approval.tool);
-                let arguments = &approval.arguments;
-                writeln!(out, "{id}\t{by}\t{scope}\t{agent}\t{tool}\t{arguments}")?;
-            }
-        }
-        ApprovalsCommand::Revoke { id, tenant } => {
-            if !of(tenant).revoke_approval(&id).await? {
-                anyhow::bail!(Usage(format!(
-                    "there is no standing approval {id:?}; `wellspring approvals list` shows them"
-                )));
-            }
-        }
-    }
-    Ok(Exit::Completed)
 }

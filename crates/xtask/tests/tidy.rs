@@ -351,7 +351,7 @@ fn surfaces_act_through_control() {
         "crates/wellspring-cli/src/setup/open_store.rs",
         // Stores which process serves a bot, which belongs to no run.
         "crates/wellspring-cli/src/channels/holder.rs",
-        "crates/wellspring-cli/src/serve.rs",
+        "crates/wellspring-cli/src/token.rs",
         "crates/wellspring-cli/src/demo.rs",
     ];
     const NAMES: [&str; 10] = [
