@@ -133,15 +133,15 @@ impl Config {
     }
 
     fn take(&mut self, source: &Source<'_>, root: &Node) {
-        let section = Section::open(source, root, &keys::ROOT, "the file");
+        let section = Section::open(source, root, "", "the file");
         self.demo = demo(&section);
-        if let Some(store) = section.sub("store", &keys::STORE) {
+        if let Some(store) = section.sub("store") {
             self.store = settings::store(&store);
         }
-        if let Some(server) = section.sub("server", &keys::SERVER) {
+        if let Some(server) = section.sub("server") {
             self.server = settings::server(&server);
         }
-        if let Some(telemetry) = section.sub("telemetry", &keys::TELEMETRY) {
+        if let Some(telemetry) = section.sub("telemetry") {
             self.telemetry = settings::telemetry(&telemetry);
         }
         for (member, title) in section.named("providers") {

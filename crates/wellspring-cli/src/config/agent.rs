@@ -13,7 +13,6 @@ use wellspring_mcp::McpConfig;
 use wellspring_remote::ag_ui::AgUiConfig;
 
 use super::did_you_mean::did_you_mean;
-use super::keys;
 use super::mcp::{DECISIONS, mcp};
 use super::provider::{ModelRef, ProviderConfig, above_zero, model_ref, thinking};
 use super::remote_agent::{DifyRef, OpenClawRef, acp, ag_ui, dify, openclaw};
@@ -134,7 +133,7 @@ pub(crate) fn agent(
     instructions: Instructions<'_>,
     known: &Known<'_>,
 ) -> Option<AgentConfig> {
-    let section = Section::open(source, node, &keys::AGENT, title);
+    let section = Section::open(source, node, "[agents.NAME]", title);
     let legal = |c: char| c.is_alphanumeric() || "-_.".contains(c);
     if name.is_empty() || name.chars().count() > NAME_CHARS_MAX || !name.chars().all(legal) {
         let what = format!("{name:?} cannot be an agent's name");
@@ -166,7 +165,7 @@ pub(crate) fn agent(
         tools: tools(&section),
         directory: directory(&section),
         variables: section.texts("variables").unwrap_or_default(),
-        sandbox: section.sub("sandbox", &keys::SANDBOX).map(sandbox),
+        sandbox: section.sub("sandbox").map(sandbox),
         allow_addresses: addresses(&section),
         mcp: servers(&section, known),
         queue: section.word("queue", &MODES).unwrap_or_default(),
@@ -192,8 +191,8 @@ pub(crate) fn agent(
                 ],
             )
             .unwrap_or_default(),
-        limits: section.sub("limits", &keys::LIMITS).map_or(default_limits, limits),
-        timeouts: section.sub("timeouts", &keys::TIMEOUTS).map_or(default_timeouts, timeouts),
+        limits: section.sub("limits").map_or(default_limits, limits),
+        timeouts: section.sub("timeouts").map_or(default_timeouts, timeouts),
     };
     section.done();
     Some(agent)
@@ -386,7 +385,8 @@ fn named_or_inline(section: &Section<'_>, item: Item<'_>, known: &Known<'_>) -> 
 fn queue_rules(section: &Section<'_>) -> BTreeMap<Box<str>, QueueRule> {
     let mut rules = BTreeMap::new();
     for (member, title) in section.named("queue_rules") {
-        let rule = Section::open(section.source, &member.node, &keys::QUEUE_RULE, title);
+        let rule =
+            Section::open(section.source, &member.node, "[agents.NAME.queue_rules.TOOL]", title);
         let mode = rule.word("mode", &MODES);
         let priority = rule.number("priority");
         rule.done();
@@ -404,7 +404,7 @@ fn policy(section: &Section<'_>) -> Policy {
     };
     for node in nodes {
         let title = format!("a rule of `approval` in {}", section.title);
-        let rule = Section::open(section.source, node, &keys::RULE, title);
+        let rule = Section::open(section.source, node, "[[agents.NAME.approval]]", title);
         let mut read = Rule::tool(rule.text("tool").unwrap_or("*"));
         if let Some(decision) = rule.word("decide", &DECISIONS) {
             read = read.decide(decision);

@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use wellspring_channels::{Access, InstanceConfig, Language, WhenBusy};
 use wellspring_models::Secret;
 
-use super::keys;
 use super::section::{Section, Source};
 use super::value::Member;
 
@@ -54,7 +53,7 @@ impl ChannelKind {
 
 /// Reads a `[channels.NAME]`.
 pub(crate) fn channel(source: &Source<'_>, member: &Member, title: &str) -> Option<ChannelConfig> {
-    let section = Section::open(source, &member.node, &keys::CHANNEL, title);
+    let section = Section::open(source, &member.node, "[channels.NAME]", title);
     let by_name = ChannelKind::WORDS.iter().find(|(word, _)| *word == member.name);
     let kind = section.word("kind", &ChannelKind::WORDS).or(by_name.map(|(_, kind)| *kind));
     if kind.is_none() && section.get("kind").is_none() {

@@ -6,7 +6,6 @@ use wellspring_core::{Approval, ToolTimeouts};
 use wellspring_mcp::{McpConfig, McpTimeouts, McpTransport};
 use wellspring_models::Secret;
 
-use super::keys;
 use super::section::{Section, Source, text};
 use super::value::{Member, Value};
 
@@ -15,7 +14,7 @@ pub(crate) const DECISIONS: [(&str, Approval); 3] =
 
 /// Reads a `[mcp.NAME]`.
 pub(crate) fn mcp(source: &Source<'_>, member: &Member, title: &str) -> Option<McpConfig> {
-    let section = Section::open(source, &member.node, &keys::MCP, title);
+    let section = Section::open(source, &member.node, "[mcp.NAME]", title);
     section.not_both("command", "url");
     let exposed = |secrets: BTreeMap<Box<str>, Secret>| {
         secrets.into_iter().map(|(name, value)| (name, value.expose().into())).collect()

@@ -9,7 +9,6 @@ use wellspring_models::openai_chat::Vendor;
 use wellspring_models::{Circuit, Secret};
 
 use super::did_you_mean::did_you_mean;
-use super::keys;
 use super::section::{Section, Source, text};
 use super::value::{Member, Node, Value};
 
@@ -94,7 +93,7 @@ pub(crate) fn provider(
     member: &Member,
     title: &str,
 ) -> Option<ProviderConfig> {
-    let section = Section::open(source, &member.node, &keys::PROVIDER, title);
+    let section = Section::open(source, &member.node, "[providers.NAME]", title);
     let of_name = KINDS.iter().find(|(name, _)| *name == member.name).map(|(_, kind)| *kind);
     let kind = match section.get("kind") {
         Some(_) => section.word("kind", &KINDS),
@@ -123,7 +122,7 @@ pub(crate) fn provider(
         let what = format!("{title} has a `vendor`, but its `kind` is not `openai-chat`");
         source.complain(item.node.line, what, "remove it, or set `kind = \"openai-chat\"`");
     }
-    let (failures, rest) = match section.sub("breaker", &keys::BREAKER) {
+    let (failures, rest) = match section.sub("breaker") {
         None => (Circuit::FAILURES_DEFAULT, Circuit::REST_DEFAULT),
         Some(breaker) => {
             let failures = above_zero(&breaker, "failures").unwrap_or(Circuit::FAILURES_DEFAULT);

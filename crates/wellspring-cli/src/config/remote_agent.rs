@@ -9,7 +9,6 @@ use wellspring_remote::ag_ui::{AgUiAgent, AgUiConfig};
 use wellspring_remote::dify::{App, DifyAgent, DifyConfig};
 use wellspring_remote::openclaw::{OpenClawAgent, OpenClawConfig};
 
-use super::keys;
 use super::provider::above_zero;
 use super::section::{Section, text};
 use super::value::Node;
@@ -38,7 +37,7 @@ pub(super) fn acp(section: &Section<'_>, node: &Node) -> Option<AcpConfig> {
     if let Some(agent) = text(node) {
         return agent.parse().map_err(|error| bad(node.line, error)).ok();
     }
-    let inner = section.sub("acp", &keys::ACP)?;
+    let inner = section.sub("acp")?;
     let agent = inner.required("agent", "set `agent`");
     let transport =
         agent.and_then(|agent| agent.parse().map_err(|error| bad(inner.line, error)).ok());
@@ -67,7 +66,7 @@ pub(super) fn ag_ui(section: &Section<'_>, node: &Node) -> Option<AgUiConfig> {
     let config = if let Some(url) = text(node) {
         AgUiConfig::new(url)
     } else {
-        let inner = section.sub("ag_ui", &keys::AG_UI)?;
+        let inner = section.sub("ag_ui")?;
         let url = inner.required("url", "set `url` to the URL that requests are posted to");
         let mut config = AgUiConfig::new(url.unwrap_or_default());
         let headers = inner.secrets("headers").into_iter();
@@ -90,7 +89,7 @@ pub(super) fn openclaw(section: &Section<'_>, node: &Node) -> Option<OpenClawRef
         let config = OpenClawConfig::new(url);
         OpenClawRef { config, token_env: None, password_env: None, identity: None }
     } else {
-        let inner = section.sub("openclaw", &keys::OPENCLAW)?;
+        let inner = section.sub("openclaw")?;
         let url = inner.required("url", remedy).unwrap_or_default();
         let mut config = OpenClawConfig::new(url);
         config.agent = inner.text("agent").map_or(config.agent, Into::into);
@@ -112,7 +111,7 @@ pub(super) fn openclaw(section: &Section<'_>, node: &Node) -> Option<OpenClawRef
 }
 
 pub(super) fn dify(section: &Section<'_>, node: &Node) -> Option<DifyRef> {
-    let inner = section.sub("dify", &keys::DIFY)?;
+    let inner = section.sub("dify")?;
     let url = inner.required("url", "set `url` to the API's URL, such as https://api.dify.ai/v1");
     let key_env = inner.required("key_env", "set `key_env` to the variable that has the app's key");
     let apps = [("chat", App::Chat), ("completion", App::Completion), ("workflow", App::Workflow)];

@@ -8,7 +8,7 @@ use std::time::Duration;
 use wellspring_models::Secret;
 
 use super::did_you_mean::{did_you_mean, there_are};
-use super::keys::{Key, Table};
+use super::keys::{self, Key, Table};
 use super::problem::Problems;
 use super::value::{Member, Node, Value};
 
@@ -67,14 +67,15 @@ pub(crate) struct Item<'a> {
 }
 
 impl<'a> Section<'a> {
-    /// Opens a table, and reports its unknown keys.
+    /// Opens a table, declared with the header `declared`, and reports its unknown keys.
     pub(crate) fn open(
         source: &'a Source<'a>,
         node: &'a Node,
-        table: &'static Table,
+        declared: &str,
         title: impl Into<String>,
     ) -> Self {
         let title = title.into();
+        let table = keys::table(declared);
         let members = match &node.value {
             Value::Table(members) => members.as_slice(),
             Value::Nothing => &[],
@@ -263,14 +264,18 @@ impl<'a> Section<'a> {
     }
 
     /// A table within this one.
-    pub(crate) fn sub(&self, name: &'static str, table: &'static Table) -> Option<Section<'a>> {
+    pub(crate) fn sub(&self, name: &'static str) -> Option<Section<'a>> {
         let item = self.get(name)?;
-        let title = match self.title.strip_suffix(']') {
-            Some(outer) if self.table.title.starts_with('[') => format!("{outer}.{name}]"),
-            _ if self.table.title.is_empty() => format!("[{name}]"),
-            _ => format!("`{name}` in {}", self.title),
+        let declared = match self.table.title.strip_suffix(']') {
+            Some(outer) => format!("{outer}.{name}]"),
+            None => format!("[{name}]"),
         };
-        Some(Section::open(self.source, item.node, table, title))
+        let title = match self.title.strip_suffix(']') {
+            Some(outer) => format!("{outer}.{name}]"),
+            None if self.table.title.is_empty() => declared.clone(),
+            None => format!("`{name}` in {}", self.title),
+        };
+        Some(Section::open(self.source, item.node, &declared, title))
     }
 
     /// Two keys that exclude each other.
@@ -284,7 +289,7 @@ impl<'a> Section<'a> {
     /// Checks that every declared key was read.
     pub(crate) fn done(&self) {
         #[cfg(debug_assertions)]
-        for key in self.table.keys {
+        for key in &self.table.keys {
             debug_assert!(
                 self.asked.borrow().contains(key.name),
                 "`{}` of {:?} is declared but never read",

@@ -8,7 +8,6 @@ use wellspring_log::{Durability, NatsTls};
 use wellspring_models::Secret;
 use wellspring_server::{ServerConfig, ServerLimits, UseAiConfig};
 
-use super::keys;
 use super::provider::KeySource;
 use super::section::Section;
 
@@ -76,10 +75,7 @@ pub(crate) fn store(section: &Section<'_>) -> StoreConfig {
         durability: section.word("durability", &durabilities),
         bytes_max: section.number("bytes_max"),
         lease: section.duration("lease"),
-        nats: section
-            .sub("nats", &keys::STORE_NATS)
-            .map(|nats| self::nats(&nats))
-            .unwrap_or_default(),
+        nats: section.sub("nats").map(|nats| self::nats(&nats)).unwrap_or_default(),
     };
     if let Some(item) = section.get("lease")
         && store.lease.is_some_and(|lease| lease < LEASE_MIN)
@@ -170,8 +166,8 @@ pub(crate) fn server(section: &Section<'_>) -> ServerConfig {
         drain: section.duration("drain").unwrap_or(default.drain),
         keep_alive: section.duration("keep_alive").unwrap_or(default.keep_alive),
         retention: section.duration("retention"),
-        limits: section.sub("limits", &keys::SERVER_LIMITS).map_or(default.limits, server_limits),
-        use_ai: section.sub("use_ai", &keys::SERVER_USE_AI).map_or(default.use_ai, use_ai),
+        limits: section.sub("limits").map_or(default.limits, server_limits),
+        use_ai: section.sub("use_ai").map_or(default.use_ai, use_ai),
     };
     section.done();
     config
