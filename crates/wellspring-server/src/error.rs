@@ -58,6 +58,13 @@ impl ApiError {
         Self::new(StatusCode::NOT_FOUND, "no_run", message, "GET /v1/runs lists yours")
     }
 
+    /// A client used the id of an existing run for a different request.
+    pub(crate) fn run_exists(id: &str) -> Self {
+        let message = format!("run id {id:?} was used for another request");
+        let remedy = "use a new run id for a new request";
+        Self::new(StatusCode::CONFLICT, "run_exists", message, remedy)
+    }
+
     pub(crate) fn no_thread(id: impl std::fmt::Display) -> Self {
         let message = format!("there is no thread {id}");
         let remedy = "leave `thread` out to begin one; GET /v1/threads lists yours";
@@ -289,7 +296,7 @@ impl From<ControlError> for ApiError {
                 StatusCode::FORBIDDEN,
                 "not_yours_to_answer",
                 message,
-                "let the asker answer, or name this token among the agent's approvers",
+                "answer as the principal that started the run, or add this one to the agent's `approvers`",
             ),
             ControlError::KeyReused { .. } => Self::key_reused(message),
             ControlError::Read(error) => error.into(),

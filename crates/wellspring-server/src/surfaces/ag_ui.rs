@@ -153,8 +153,8 @@ impl Request<'_> {
     /// Continues a conversation, or begins it after all.
     async fn go_on(&self, app: &App, def: &AgentDef, thread: ThreadId) -> Result<Begun, ApiError> {
         let runs = self.control.recent(thread).await?;
-        // If the thread has no runs, the id is not in use there; if another thread uses it,
-        // starting the run fails.
+        // If the thread has no runs, the run id is not in use there. `start` finds whether another
+        // thread uses it.
         let latest = runs.latest();
         let named = match &self.name {
             Some(name) if latest.is_some() => self.control.resolve(name).await?,
@@ -176,17 +176,17 @@ impl Request<'_> {
         match (asked, named, latest, &waiting) {
             (Ok(Asked::Answer { commands }), _, Some(info), Some(waiting)) => {
                 if named.is_some_and(|run| run != info.run) {
-                    return Err(self.name_taken());
+                    return Err(ApiError::run_exists(&self.input.run_id));
                 }
                 self.answer(info.run, waiting, commands).await
             }
             // A repeated request: everything in it has been done.
-            (Ok(_), Some(run), ..) => Ok(Begun::Joins { run, at: None }),
+            (Ok(_), Some(run), ..) => self.join(run).await,
             (Err(InputError::NotOpen { .. }), Some(run), ..) => match self.resumed() {
                 Some(same) if self.control.resolve(&same).await? != Some(run) => {
-                    Err(self.name_taken())
+                    Err(ApiError::run_exists(&self.input.run_id))
                 }
-                Some(_) | None => Ok(Begun::Joins { run, at: None }),
+                Some(_) | None => self.join(run).await,
             },
             (Ok(Asked::Start(request)), None, ..) => {
                 let begun = self.start(app, def, *request, InThread::Any).await?;
@@ -237,10 +237,16 @@ impl Request<'_> {
         Some(ClientId::new(ANSWERS, URL_SAFE_NO_PAD.encode(hasher.finalize())))
     }
 
-    fn name_taken(&self) -> ApiError {
-        let message = format!("run id {:?} was used for another request", self.input.run_id);
-        let remedy = "use a new run id for a new request";
-        ApiError::new(StatusCode::CONFLICT, "run_exists", message, remedy)
+    /// Joins the run that has the client's run id. If it is another thread's or another agent's,
+    /// this is a different request, which would be lost.
+    async fn join(&self, run: RunId) -> Result<Begun, ApiError> {
+        let info = self.control.info(run).await?;
+        let same_thread = self.thread.is_none_or(|thread| thread == info.thread);
+        if same_thread && *info.agent == *self.agent {
+            Ok(Begun::Joins { run, at: None })
+        } else {
+            Err(ApiError::run_exists(&self.input.run_id))
+        }
     }
 
     /// Starts a run; `None` if it was to be the thread's first and is not.
@@ -272,7 +278,7 @@ impl Request<'_> {
             started => started?,
         };
         Ok(Some(match started.how {
-            StartedAs::Existing { .. } => Begun::Joins { run: started.run, at: None },
+            StartedAs::Existing { .. } => self.join(started.run).await?,
             StartedAs::New | StartedAs::Input => {
                 app.metrics.run_started();
                 let cursor = self.control.read_started(started).await?;

@@ -205,7 +205,7 @@ impl Client {
             }
         }
         if let Some(run) = self.named(control, name).await? {
-            return self.join(control, run).await;
+            return self.join_named(control, run, thread, name).await;
         }
         let runs = match thread {
             Some(thread) => Some(control.recent(thread).await?),
@@ -219,8 +219,9 @@ impl Client {
 
     /// Runs the agent that the configuration names for a workflow.
     async fn run_workflow(&self, control: &Control, asked: RunWorkflow) -> Result<Steps, ApiError> {
+        let thread = thread_of(control, &asked.thread_id);
         if let Some(run) = self.named(control, &asked.run_id).await? {
-            return self.join(control, run).await;
+            return self.join_named(control, run, thread, &asked.run_id).await;
         }
         let RunWorkflow { runner, workflow_id, .. } = &asked;
         let name = format!("{runner}/{workflow_id}");
@@ -230,7 +231,6 @@ impl Client {
             let remedy = "name its agent in `workflows` of the configuration's `[server.use_ai]`";
             return Err(ApiError::new(StatusCode::NOT_FOUND, "no_workflow", message, remedy));
         };
-        let thread = thread_of(control, &asked.thread_id);
         let start = StartRun { thread, ..StartRun::new(&**agent, asked.request()) };
         let started = self.start(control, start, &asked.run_id).await?;
         started.ok_or_else(|| ApiError::no_run(&*asked.run_id))
@@ -245,6 +245,7 @@ impl Client {
         name: &str,
     ) -> Result<Option<Steps>, ApiError> {
         let asked_at = Instant::now();
+        let thread = start.thread;
         let request = self.trace.clone().with(start.request);
         let key = (!name.is_empty()).then(|| StartKey::Client(ClientId::new(RUNS, name)));
         let started = match control.start(StartRun { key, request, ..start }).await {
@@ -261,7 +262,8 @@ impl Client {
             }
             // The request became input of a run. If the client follows that run, it sees the input there.
             StartedAs::Input if lock(&self.followed).contains(&run) => Vec::new(),
-            StartedAs::Input | StartedAs::Existing { .. } => self.join(control, run).await?,
+            StartedAs::Input => self.join(control, run).await?,
+            StartedAs::Existing { .. } => self.join_named(control, run, thread, name).await?,
         };
         Ok(Some(steps))
     }
@@ -311,6 +313,22 @@ impl Client {
             return Ok(None);
         }
         Ok(control.resolve(&ClientId::new(RUNS, name)).await?)
+    }
+
+    /// Joins the run that has the client's run id. If it is in another thread, this is a different
+    /// request, which would be lost.
+    async fn join_named(
+        &self,
+        control: &Control,
+        run: RunId,
+        thread: Option<ThreadId>,
+        name: &str,
+    ) -> Result<Steps, ApiError> {
+        let info = control.info(run).await?;
+        if thread.is_some_and(|thread| thread != info.thread) {
+            return Err(ApiError::run_exists(name));
+        }
+        self.join(control, run).await
     }
 
     /// Sends the client the current state of a run, and the events that follow.

@@ -298,6 +298,33 @@ async fn names_are_the_tenants_own() {
     assert_eq!(kit.get(&theirs).send().await.unwrap().status(), 404);
 }
 
+/// A run id that another thread or another agent uses is refused: joining that run would lose the
+/// request's message.
+#[tokio::test]
+async fn a_run_id_of_another_thread_is_refused() {
+    let says = || Say::new().text("Hello.");
+    let kit = Kit::new(agent([says(), says(), says()], [])).await;
+    kit.runtime.register(AgentDef { name: "other".into(), ..agent([says()], []) });
+    let hi = user("m", "Hi");
+    for (thread, run) in [("t", "r"), ("u", "s")] {
+        let body = input(thread, run, json!([hi]));
+        events(kit.post("/ag-ui/agent", &body).send().await.unwrap()).await;
+    }
+    let more = json!([hi, user("n", "And now?")]);
+    for (agent, body) in [
+        ("agent", input("new", "r", json!([hi]))),
+        ("agent", input("new", "r", more.clone())),
+        ("agent", input("u", "r", more.clone())),
+        ("other", input("t", "r", more)),
+    ] {
+        let request = kit.post(&format!("/ag-ui/{agent}"), &body);
+        let (status, _, said) = parts(request.send().await.unwrap()).await;
+        assert_eq!((status, said["error"]["code"].as_str()), (409, Some("run_exists")), "{body}");
+    }
+    let (_, _, runs) = parts(kit.get("/v1/runs").send().await.unwrap()).await;
+    assert_eq!(runs["runs"].as_array().unwrap().len(), 2);
+}
+
 /// A client whose requests cannot be changed can have the model in its URL.
 #[tokio::test]
 async fn the_address_may_name_a_model() {

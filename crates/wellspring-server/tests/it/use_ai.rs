@@ -294,6 +294,18 @@ async fn said_and_done(kit: &Kit, call: &str) -> Value {
     json!({"parts": parts, "turns": turns, "outcome": outcome})
 }
 
+/// A run id that another thread uses is refused: joining that run would lose the request's message.
+#[tokio::test]
+async fn a_run_id_of_another_thread_is_refused() {
+    let kit = stage().await;
+    let mut socket = Socket::open(&kit, "/use-ai").await.unwrap();
+    socket.send(&run_agent("talk", "r", &json!({"threadId": "a"}))).await;
+    until(&mut socket, "RUN_FINISHED").await;
+    socket.send(&run_agent("talk", "r", &json!({"threadId": "b"}))).await;
+    let events = until(&mut socket, "RUN_ERROR").await;
+    assert_eq!(events.last().unwrap()["code"], "run_exists");
+}
+
 /// Each message on a socket counts as a request. A client beyond its rate gets use-ai's error for
 /// it.
 #[tokio::test]
