@@ -24,8 +24,7 @@ pub(super) struct Described {
 
 pub(super) fn describe(method: &Method, path: &str) -> Described {
     let ok = |description, schema: Value| ("200", description, json_content(schema));
-    let accepted =
-        ("202", "It is durable, and the run will see it.", json_content(schema("Accepted")));
+    let accepted = ("202", "Stored. The run will apply it.", json_content(schema("Accepted")));
     match (method.as_str(), path) {
         ("GET", "/v1/agents") => Described {
             id: "listAgents",
@@ -35,14 +34,18 @@ pub(super) fn describe(method: &Method, path: &str) -> Described {
         },
         ("POST", "/v1/runs") => Described {
             id: "startRun",
-            summary: "Starts a run. The answer is the run, or its events straight away where \
-                `Accept: text/event-stream` asks for them.",
+            summary: "Starts a run. The response is the run, or, with `Accept: text/event-stream`, \
+                its events.",
             parameters: vec![dialect(), model(), idempotency_key()],
             body: Some(schema("Start")),
             body_required: true,
             responses: vec![
                 ("201", "The run has started.", run_or_events()),
-                ("200", "The key had started it before; or its events.", run_or_events()),
+                (
+                    "200",
+                    "A request with the same key had started it; or its events.",
+                    run_or_events(),
+                ),
             ],
             errors: &["404", "408", "409", "413", "422"],
         },
@@ -80,7 +83,7 @@ pub(super) fn describe(method: &Method, path: &str) -> Described {
         ("DELETE", "/v1/runs/{run}") => Described {
             id: "deleteRun",
             summary: "Deletes a finished run.",
-            responses: vec![("204", "It is gone.", Value::Null)],
+            responses: vec![("204", "Deleted.", Value::Null)],
             errors: &["404", "409"],
             ..Described::default()
         },
@@ -97,31 +100,31 @@ pub(super) fn describe(method: &Method, path: &str) -> Described {
         },
         ("GET", "/v1/runs/{run}/events") => Described {
             id: "readEvents",
-            summary: "A run's events: a stream that can be resumed after any `id`, or pages of \
-                them where only `Accept: application/json` is asked for.",
+            summary: "A run's events: a stream that can be resumed after any `id`, or, with \
+                `Accept: application/json`, a page.",
             parameters: vec![
                 query("after", "The id of the last event that the client has.", event_id()),
                 json!({
                     "name": "Last-Event-ID",
                     "in": "header",
-                    "description": "The last id that was seen; it counts more than `after`.",
+                    "description": "The id of the last event that the client has. Overrides `after`.",
                     // Some browsers send an empty one at first.
                     "schema": { "anyOf": [event_id(), { "const": "" }] },
                 }),
                 dialect(),
                 query(
                     "reasoning",
-                    "Whether the model's reasoning is sent, in dialects that have it.",
+                    "Whether to send the model's reasoning, in dialects that have it.",
                     json!({ "enum": ["shown", "hidden"], "default": "shown" }),
                 ),
                 query(
                     "usage",
-                    "Whether spent tokens are sent, in dialects that have them.",
+                    "Whether to send token usage, in dialects that have it.",
                     json!({ "enum": ["included", "omitted"], "default": "included" }),
                 ),
                 query(
                     "sub_agents",
-                    "For the dialect `agent_event`: whether a sub-agent's thoughts are sent too.",
+                    "For the dialect `agent_event`: whether to send a sub-agent's thoughts too.",
                     json!({ "enum": ["words", "thoughts"], "default": "words" }),
                 ),
                 query(
@@ -131,12 +134,12 @@ pub(super) fn describe(method: &Method, path: &str) -> Described {
                 ),
                 query(
                     "wait",
-                    "How many seconds a page may wait for an event.",
+                    "Maximum time in seconds that a page waits for an event.",
                     json!({ "type": "number", "minimum": 0, "maximum": 60 }),
                 ),
-                query("as", "Of a signed URL: the principal.", json!({ "type": "string" })),
-                query("expires", "Of a signed URL: when it expires.", count()),
-                query("signature", "Of a signed URL: the signature.", json!({ "type": "string" })),
+                query("as", "In a signed URL: the principal.", json!({ "type": "string" })),
+                query("expires", "In a signed URL: when it expires.", count()),
+                query("signature", "In a signed URL: the signature.", json!({ "type": "string" })),
             ],
             responses: vec![
                 ("200", "Events.", {
@@ -151,8 +154,8 @@ pub(super) fn describe(method: &Method, path: &str) -> Described {
         },
         ("POST", "/v1/runs/{run}/stream-url") => Described {
             id: "signStream",
-            summary: "An address that opens the run's stream for a while without a header, for \
-                a browser's `EventSource`.",
+            summary: "Creates a URL that opens the run's stream without a header until it \
+                expires, for a browser's `EventSource`.",
             body: Some(json!({
                 "type": "object",
                 "properties": {
@@ -161,7 +164,7 @@ pub(super) fn describe(method: &Method, path: &str) -> Described {
                 "additionalProperties": false,
             })),
             responses: vec![ok(
-                "The address.",
+                "The URL.",
                 object(&[("url", json!({ "type": "string" })), ("expires_at", count())]),
             )],
             errors: &["404", "408", "413"],
@@ -221,7 +224,7 @@ pub(super) fn describe(method: &Method, path: &str) -> Described {
         },
         ("POST", "/v1/runs/{run}/input") => Described {
             id: "addInput",
-            summary: "Adds input to a run, or changes its request. The model sees it from its next \
+            summary: "Adds input to a run, or changes its request. The model gets it from its next \
                 turn on. Requires `content`, `amend` or both.",
             parameters: vec![idempotency_key()],
             body: Some(json!({
@@ -236,20 +239,20 @@ pub(super) fn describe(method: &Method, path: &str) -> Described {
         },
         ("GET", "/v1/threads") => Described {
             id: "listThreads",
-            summary: "Your threads, the one with the newest run first.",
+            summary: "Lists your threads, the one with the newest run first.",
             parameters: vec![
                 query(
                     "search",
-                    "Only threads whose title, or the text of one of whose finished runs, has \
-                    words that begin with all of these.",
+                    "Only threads that contain, for each of these words, a word that begins \
+                    with it: in the title or in the text of a finished run.",
                     json!({ "type": "string" }),
                 ),
                 query(
                     "archived",
-                    "Only archived threads; others if false or left out.",
+                    "If true, only archived threads; otherwise only the others.",
                     json!({ "type": "boolean" }),
                 ),
-                query("after", "The `next` of the page before.", uuid()),
+                query("after", "The `next` of the previous page.", uuid()),
                 limit(),
             ],
             responses: vec![ok("A page of threads.", schema("Threads"))],
@@ -258,8 +261,8 @@ pub(super) fn describe(method: &Method, path: &str) -> Described {
         },
         ("PATCH", "/v1/threads/{thread}") => Described {
             id: "changeThread",
-            summary: "Sets a thread's title, or archives it or brings it back. An empty title \
-                brings back the first words of its first run.",
+            summary: "Sets a thread's title, archives or restores it. An empty title restores \
+                the default, the first words of its first run.",
             body: Some(json!({
                 "type": "object",
                 "properties": {
@@ -275,15 +278,15 @@ pub(super) fn describe(method: &Method, path: &str) -> Described {
         },
         ("DELETE", "/v1/threads/{thread}") => Described {
             id: "deleteThread",
-            summary: "Deletes a thread with all its runs, which must be over.",
-            responses: vec![("204", "It is gone.", Value::Null)],
+            summary: "Deletes a thread with all its runs, which must have finished.",
+            responses: vec![("204", "Deleted.", Value::Null)],
             errors: &["404", "409"],
             ..Described::default()
         },
         ("GET", "/v1/threads/{thread}") => Described {
             id: "readThread",
-            summary: "A thread's newest runs, oldest first; `after` says which run each \
-                continues, and `next` leads to the runs before them.",
+            summary: "A thread's newest runs, oldest first. `after` is the run that each one \
+                continues, and `next` the position of the runs before them.",
             parameters: vec![query("after", "The `next` of the previous page.", uuid()), limit()],
             responses: vec![ok(
                 "The thread.",
@@ -298,11 +301,11 @@ pub(super) fn describe(method: &Method, path: &str) -> Described {
         },
         ("GET", "/v1/audit") => Described {
             id: "readAudit",
-            summary: "Who answered, cancelled and deleted what, newest first; also of runs that \
-                are gone.",
+            summary: "The audit log: who answered, cancelled and deleted what, newest first, \
+                also for deleted runs.",
             parameters: vec![query("after", "The `next` of the previous page.", count()), limit()],
             responses: vec![ok(
-                "A page of decisions.",
+                "A page of entries.",
                 object(&[("entries", list(schema("Decision"))), ("next", optional(count()))]),
             )],
             errors: &[],
@@ -310,8 +313,8 @@ pub(super) fn describe(method: &Method, path: &str) -> Described {
         },
         ("POST", "/ag-ui/{agent}") => Described {
             id: "runAgUi",
-            summary: "AG-UI 1.0: runs an agent, answers a run that waits, or attaches to a run \
-                whose `runId` is known. The answer is the protocol's events, as SSE or protobuf.",
+            summary: "AG-UI 1.0: runs an agent, answers a waiting run, or attaches to a run whose \
+                `runId` is known. The response is the protocol's events, as SSE or protobuf.",
             parameters: vec![model()],
             body: Some(json!({
                 "type": "object",
@@ -336,14 +339,18 @@ pub(super) fn describe(method: &Method, path: &str) -> Described {
         ("POST", "/ag-ui/{agent}/runs/{run}/cancel") => Described {
             id: "cancelAgUi",
             summary: "Cancels a run, by the client's id or ours.",
-            responses: vec![("202", "It will stop.", json_content(json!({ "type": "object" })))],
+            responses: vec![(
+                "202",
+                "Stored. The run will stop.",
+                json_content(json!({ "type": "object" })),
+            )],
             errors: &["404"],
             ..Described::default()
         },
         ("POST", "/ai-sdk/{agent}") => Described {
             id: "chatAiSdk",
-            summary: "The AI SDK's chat request: says something, answers what a run waits for, or \
-                has an answer made again. The answer is a UI message stream.",
+            summary: "The AI SDK's chat request: sends a message, answers a waiting run, or \
+                regenerates an answer. The response is a UI message stream.",
             body: Some(json!({
                 "type": "object",
                 "properties": {
@@ -364,22 +371,22 @@ pub(super) fn describe(method: &Method, path: &str) -> Described {
             summary: "The AI SDK's resumption: the current message from its beginning.",
             parameters: vec![query(
                 "finished",
-                "Whether the last message is sent also if its run has ended.",
+                "Whether to send the last message even if its run has ended.",
                 json!({ "type": "boolean", "default": false }),
             )],
             responses: vec![
                 ("200", "The message.", ui_message_stream()),
-                ("204", "Nothing is going on in this chat.", Value::Null),
+                ("204", "No run of this chat is active.", Value::Null),
             ],
             errors: &["404"],
             ..Described::default()
         },
         ("POST", "/ai-sdk/{agent}/{chat}/stop") => Described {
             id: "stopAiSdk",
-            summary: "Stops the run of a chat: closing its connection does not.",
+            summary: "Stops the run of a chat. (Closing the connection does not stop it.)",
             responses: vec![(
                 "202",
-                "Whether there was one to stop.",
+                "Whether a run was stopped.",
                 json_content(object(&[("stopped", json!({ "type": "boolean" }))])),
             )],
             errors: &["404"],
@@ -409,8 +416,8 @@ pub(super) fn describe(method: &Method, path: &str) -> Described {
         },
         ("GET", "/socket.io/") => Described {
             id: "pollSocketIo",
-            summary: "Socket.IO 4, for use-ai's clients: begins a session, waits for its \
-                packets, or takes it to a WebSocket.",
+            summary: "Socket.IO 4, for use-ai's clients: opens a session, polls for its packets, \
+                or upgrades it to a WebSocket.",
             responses: vec![
                 ("200", "Packets.", Value::Null),
                 ("101", "The socket is open.", Value::Null),
@@ -420,26 +427,30 @@ pub(super) fn describe(method: &Method, path: &str) -> Described {
         },
         ("POST", "/socket.io/") => Described {
             id: "pushSocketIo",
-            summary: "Socket.IO 4, for use-ai's clients: packets of a session that polls.",
-            responses: vec![("200", "They were taken.", Value::Null)],
+            summary: "Socket.IO 4, for use-ai's clients: sends packets of a polling session.",
+            responses: vec![("200", "Accepted.", Value::Null)],
             errors: &["400", "408", "413"],
             ..Described::default()
         },
-        ("GET", "/healthz") => plain("isAlive", "Whether the server is alive.", "text/plain"),
-        ("GET", "/readyz") => plain("isReady", "Whether to send requests here.", "text/plain"),
+        ("GET", "/healthz") => plain("isAlive", "Whether the process is alive.", "text/plain"),
+        ("GET", "/readyz") => {
+            plain("isReady", "Whether the server accepts requests.", "text/plain")
+        }
         ("GET", "/metrics") => {
-            plain("readMetrics", "What operators watch, for Prometheus.", "text/plain")
+            plain("readMetrics", "Metrics in Prometheus' text format.", "text/plain")
         }
         ("GET", "/openapi.json") => {
-            plain("readDescription", "This description.", "application/json")
+            plain("readDescription", "This OpenAPI description.", "application/json")
         }
-        ("GET", "/") => plain("readPage", "A page to talk to the agents.", "text/html"),
+        ("GET", "/") => plain("readPage", "A web page for talking to the agents.", "text/html"),
         ("GET", "/page/style.css") => plain("readStyle", "The page's style sheet.", "text/css"),
         ("GET", "/page/app.js") => script("readApp", "The page's script."),
         ("GET", "/page/client.js") => script("readClient", "AgentEvent over SSE, for any page."),
         ("GET", "/page/dom.js") => script("readDom", "The page's elements and Markdown."),
         ("GET", "/page/form.js") => script("readForm", "The page's forms for questions."),
-        ("GET", "/page/outbox.js") => script("readOutbox", "Messages not sent yet."),
+        ("GET", "/page/outbox.js") => {
+            script("readOutbox", "Storage for messages that were not sent yet.")
+        }
         ("GET", "/page/records.js") => script("readRecords", "The fold from records to a view."),
         ("GET", "/page/streams.js") => script("readStreams", "Streams shared by all tabs."),
         ("GET", "/page/worker.js") => script("readWorker", "The worker that tabs share."),
@@ -454,7 +465,7 @@ fn script(id: &'static str, summary: &'static str) -> Described {
 fn plain(id: &'static str, summary: &'static str, media_type: &str) -> Described {
     let mut content = json!({});
     content[media_type] = json!({ "schema": {} });
-    let responses = vec![("200", "It.", content)];
+    let responses = vec![("200", "The content.", content)];
     Described { id, summary, responses, ..Described::default() }
 }
 
@@ -500,7 +511,7 @@ fn dialect() -> Value {
 }
 
 fn model() -> Value {
-    let about = "Another model of the agent's provider, where the agent allows it.";
+    let about = "Another model of the agent's provider, if the agent allows it.";
     query("model", about, json!({ "type": "string" }))
 }
 
@@ -508,7 +519,7 @@ fn idempotency_key() -> Value {
     json!({
         "name": "Idempotency-Key",
         "in": "header",
-        "description": "However often it is sent with the same key, it counts once.",
+        "description": "Requests with the same key have one effect.",
         "schema": { "type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[!-~]+$" },
     })
 }

@@ -6,7 +6,7 @@ pub(super) fn schemas() -> Value {
     let text = || json!({ "type": "string" });
     let any = || json!({});
     let content = json!({
-        "description": "A block: words, a medium, a link, or a text from somewhere.",
+        "description": "A content block: text, media, a link, or an embedded document.",
         "oneOf": [
             one("text", text()),
             one("media", json!({
@@ -135,7 +135,7 @@ pub(super) fn schemas() -> Value {
                 "type": "object",
                 "properties": {
                     "scope": { "enum": ["once", "thread", "always"] },
-                    "arguments": { "description": "Instead of the model's." },
+                    "arguments": { "description": "Replaces the model's arguments." },
                 },
             })),
             one("deny", json!({
@@ -144,7 +144,7 @@ pub(super) fn schemas() -> Value {
                     "reason": { "type": ["string", "null"] },
                     "scope": {
                         "enum": ["once", "thread", "always"],
-                        "description": "For a remote agent that offers to remember a no.",
+                        "description": "For a remote agent that can remember a refusal.",
                     },
                 },
             })),
