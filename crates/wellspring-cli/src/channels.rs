@@ -377,7 +377,7 @@ pub(crate) async fn channels(setup: &Setup, command: ChannelsCommand) -> Result<
         ChannelsCommand::Pair { channel, code } => match people(&channel)?.pair(&code).await? {
             Some(pairing) => writeln!(out, "{} may use {channel} now", pairing.user)?,
             None => anyhow::bail!(Usage(format!(
-                "there is no code {code:?}; `wellspring channels list` shows who waits"
+                "there is no code {code:?}; `wellspring channels list` shows who is waiting"
             ))),
         },
         ChannelsCommand::Allow { channel, id, revoke: false } => {

@@ -128,7 +128,7 @@ impl Telemetry {
 
 /// The message for dropped log lines.
 fn missing(count: u64) -> String {
-    format!("WARN {count} lines were dropped: they came faster than they were read\n")
+    format!("WARN {count} log lines were dropped, because they were not read fast enough\n")
 }
 
 /// Makes a span a child of the one that a `traceparent` names, if spans are exported.

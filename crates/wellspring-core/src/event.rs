@@ -369,7 +369,7 @@ pub struct PlanEntry {
 /// The status of a plan entry.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
-#[expect(missing_docs, reason = "each name says all there is to say")]
+#[expect(missing_docs, reason = "the names are enough")]
 pub enum PlanStatus {
     #[default]
     Pending,
@@ -380,7 +380,7 @@ pub enum PlanStatus {
 /// The priority of a plan entry.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
-#[expect(missing_docs, reason = "each name says all there is to say")]
+#[expect(missing_docs, reason = "the names are enough")]
 pub enum Priority {
     High,
     #[default]

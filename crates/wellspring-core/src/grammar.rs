@@ -305,7 +305,9 @@ impl Checker {
         what: &str,
     ) -> Result<(), (Invariant, String)> {
         match self.outline.call(call) {
-            None => Err((Invariant::Closed, format!("{call} is {what} but is no open call"))),
+            None => {
+                Err((Invariant::Closed, format!("{call} is {what} but it is not an open call")))
+            }
             // Remote agents and providers report calls in their own order; only our calls are checked.
             Some(outline) if allowed(outline.state) || !outline.tool.runs_on.is_ours() => Ok(()),
             Some(outline) => Err((

@@ -19,8 +19,8 @@ use crate::nullable::present;
 use crate::outline::Outline;
 use crate::request::Amendment;
 
-/// What a part's text takes at first. Deltas are a few bytes each: growing from nothing would
-/// cost four allocations for the first sentence.
+/// Initial capacity of a part's text in bytes. Deltas have a few bytes each, so growing from zero
+/// would take four allocations for the first sentence.
 const TEXT_BYTES_START: usize = 128;
 
 /// A run, or a prefix of one, folded. Folding a prefix and then the rest gives the same.

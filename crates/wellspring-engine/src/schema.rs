@@ -204,7 +204,7 @@ impl Schema {
             let mut complaints: Vec<String> =
                 errors.by_ref().take(COMPLAINTS_MAX).map(|error| complaint(&error)).collect();
             if errors.next().is_some() {
-                complaints.push(format!("more than {COMPLAINTS_MAX} things are wrong"));
+                complaints.push(format!("more than {COMPLAINTS_MAX} problems"));
             }
             complaints
         })

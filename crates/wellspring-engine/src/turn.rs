@@ -465,7 +465,9 @@ impl Turn {
                     | Event::ToolFinished { call, .. } if is_ours(*call)
             )
         {
-            return Err(self.broken(&format!("it stated what is not a model's to state: {event}")));
+            return Err(
+                self.broken(&format!("it sent an event that a model must not send: {event}"))
+            );
         }
         Ok(())
     }

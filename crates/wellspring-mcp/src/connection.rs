@@ -361,7 +361,7 @@ impl Line {
                 tracing::warn!(
                     server = &*self.server,
                     method,
-                    "left out what is beyond {items_max}"
+                    "left out the items beyond {items_max}"
                 );
                 items.truncate(items_max);
                 return Ok(items);
@@ -369,7 +369,7 @@ impl Line {
             let Value::String(next) = page["nextCursor"].take() else { return Ok(items) };
             cursor = Some(next);
         }
-        tracing::warn!(server = &*self.server, method, "left out what is beyond {PAGES_MAX} pages");
+        tracing::warn!(server = &*self.server, method, "left out the pages beyond {PAGES_MAX}");
         Ok(items)
     }
 

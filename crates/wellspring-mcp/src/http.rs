@@ -214,7 +214,7 @@ impl SentMessage<'_> {
             Ok(answer) => Ok(Posted::Json(answer, session)),
             // The message was delivered, and no response is expected.
             Err(error) if !waits => {
-                tracing::debug!(%error, "an answer to what needs none");
+                tracing::debug!(%error, "a response to a message that needs none");
                 Ok(Posted::Accepted)
             }
             Err(error) => {

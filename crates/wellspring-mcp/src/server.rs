@@ -76,7 +76,7 @@ impl McpServer {
     pub async fn connect(self) -> Result<McpConnection, McpError> {
         let config = self.config;
         if config.name.trim().is_empty() {
-            let what = "a server needs a name: its tools are called after it";
+            let what = "a server needs a name, which is part of its tools' names";
             return Err(McpError::new("", McpErrorKind::Configuration(what.into())));
         }
         let prefix = tool_name::prefix(config.prefix.as_deref().unwrap_or(&config.name));

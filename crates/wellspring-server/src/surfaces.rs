@@ -63,7 +63,7 @@ pub(crate) fn router(app: App) -> Router {
 
 async fn no_route() -> ApiError {
     let remedy = "/openapi.json lists what is";
-    ApiError::new(StatusCode::NOT_FOUND, "no_route", "nothing is served here", remedy)
+    ApiError::new(StatusCode::NOT_FOUND, "no_route", "there is no such path", remedy)
 }
 
 async fn wrong_method() -> ApiError {

@@ -125,7 +125,7 @@ impl Step {
     }
 }
 
-/// The command as one would type it.
+/// The command as it would be typed in a shell.
 impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (name, value) in &self.env {

@@ -44,7 +44,7 @@ where
 
 /// The message for dropped lines.
 pub(super) fn missing(count: u64) -> String {
-    let message = "lines of the log were dropped: they came faster than they were read";
+    let message = "log lines were dropped, because they were not read fast enough";
     let line = serde_json::json!({ "level": "WARN", "message": message, "dropped": count });
     format!("{line}\n")
 }

@@ -29,7 +29,7 @@ pub struct ToolCall {
 /// The kind of a tool; surfaces choose an icon by it, and the default policy looks at it.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
-#[expect(missing_docs, reason = "each name says all there is to say")]
+#[expect(missing_docs, reason = "the names are enough")]
 pub enum ToolKind {
     Read,
     Edit,
@@ -74,7 +74,7 @@ impl RunsOn {
 /// The stream that a call writes output to.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
-#[expect(missing_docs, reason = "each name says all there is to say")]
+#[expect(missing_docs, reason = "the names are enough")]
 pub enum OutputStream {
     Stdout,
     Stderr,

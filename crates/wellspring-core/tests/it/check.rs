@@ -131,8 +131,8 @@ fn closed() {
     open sub-agent: record 4 breaks invariant 3 (closed): agent 1 has not finished
     turn over an open part: record 4 breaks invariant 3 (closed): part 0 is open
     sub-agent over an open part: record 5 breaks invariant 3 (closed): part 0 is open
-    two results: record 8 breaks invariant 3 (closed): 0 is finished but is no open call
-    result of no call: record 3 breaks invariant 3 (closed): 7 is finished but is no open call
+    two results: record 8 breaks invariant 3 (closed): 0 is finished but it is not an open call
+    result of no call: record 3 breaks invariant 3 (closed): 7 is finished but it is not an open call
     answer to no question: record 3 breaks invariant 3 (closed): question 0 is not open
     ");
 }

@@ -57,7 +57,7 @@ fn complaints_are_limited() {
     let schema = json!({"type": "array", "items": {"type": "integer"}});
     let found = complaints(&schema, &json!(vec!["no"; 1000]));
     assert_eq!(found.len(), COMPLAINTS_MAX + 1);
-    assert_eq!(found[COMPLAINTS_MAX], "more than 16 things are wrong");
+    assert_eq!(found[COMPLAINTS_MAX], "more than 16 problems");
 }
 
 #[test]

@@ -189,7 +189,7 @@ impl Shell {
 
 #[derive(Deserialize, JsonSchema)]
 struct Arguments {
-    /// The command, as one would type it.
+    /// The command line.
     command: Box<str>,
     /// The directory to start in, relative to the working directory.
     cwd: Option<Box<str>>,

@@ -272,7 +272,7 @@ impl Writer {
                 Ok(Message::Watch) => {}
                 Err(RecvTimeoutError::Timeout) => {
                     if let Err(error) = self.db.look_for_others() {
-                        tracing::warn!(%error, "could not look for foreign changes");
+                        tracing::warn!(%error, "failed to look for changes of other processes");
                     }
                 }
                 Err(RecvTimeoutError::Disconnected) => return self.close(),
@@ -310,7 +310,7 @@ impl Writer {
         self.asleep.store(true, Ordering::SeqCst);
         fence(Ordering::SeqCst);
         let watching = self.db.set_watching().unwrap_or_else(|error| {
-            tracing::warn!(%error, "could not look for foreign changes");
+            tracing::warn!(%error, "failed to look for changes of other processes");
             true
         });
         if watching {

@@ -293,7 +293,7 @@ pub(super) fn tenants(connection: &Connection) -> Outcome<Vec<Box<str>>> {
 /// Which entries of an inbox to read.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Entries {
-    /// Those that no frame has taken.
+    /// Entries whose effect is in no frame yet.
     Waiting,
     All,
 }

@@ -364,7 +364,7 @@ events! {
 /// The role of a streamed text message.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "lowercase")]
-#[expect(missing_docs, reason = "each name says all there is to say")]
+#[expect(missing_docs, reason = "the names are enough")]
 pub enum TextRole {
     Developer,
     System,

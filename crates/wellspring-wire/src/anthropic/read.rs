@@ -276,7 +276,7 @@ impl Reader {
             return Ok(false);
         };
         if !block.open && !text.is_empty() {
-            let what = format!("block {} grew after its end", block.index);
+            let what = format!("block {} got a delta after its end", block.index);
             return Err(ReadError::Order(what.into()));
         }
         block.grown |= !text.is_empty();
@@ -317,7 +317,7 @@ impl Reader {
             }
         };
         if !block.open && !said.is_empty() {
-            let what = format!("block {} grew after its end", block.index);
+            let what = format!("block {} got a delta after its end", block.index);
             return Err(ReadError::Order(what.into()));
         }
         block.grown |= !said.is_empty();

@@ -25,7 +25,7 @@ pub struct Vendor {
 
 /// The member that holds the output limit.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-#[expect(missing_docs, reason = "each name says all there is to say")]
+#[expect(missing_docs, reason = "the names are enough")]
 pub enum LimitMember {
     MaxTokens,
     MaxCompletionTokens,

@@ -74,7 +74,7 @@ pub enum ToolStatus {
 /// Whether a tool succeeded.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
-#[expect(missing_docs, reason = "each name says all there is to say")]
+#[expect(missing_docs, reason = "the names are enough")]
 pub enum DoneStatus {
     Completed,
     Failed,

@@ -19,8 +19,8 @@ What arrives of one run in every dialect, and what does not. This file is writte
 
 The run: a thought, a plan, two parallel tools with progress, questions of every form, a turn \
 that is attempted again, a sub-agent, a file, and an error at its end. A cell names the events \
-that carry a row's own words; *no* means that those words do not arrive. \
-A row without words of its own (an answer, an end, text taken back) names every event except text. \
+that carry the content of its row; *no* means that the content does not arrive. For rows without \
+content (an answer, an end, voided text), a cell names all events except text. \
 [dialects.md](dialects.md) shows the events themselves. Every dialect can also be read at \
 `/v1/runs/{run}/events` and on `/v1/socket`.
 ";
@@ -143,7 +143,9 @@ fn page() -> String {
         text.push('\n');
     }
     text.push_str("\n## What does not arrive, and how a question is answered\n\n");
-    text.push_str("| dialect | spoken on | what does not arrive | how a question is answered |\n");
+    text.push_str(
+        "| dialect | available on | what does not arrive | how a question is answered |\n",
+    );
     text.push_str("| --- | --- | --- | --- |\n");
     for (name, column) in DialectName::ALL.into_iter().zip(&columns) {
         let missing = sections.0.iter().zip(column).filter(|(_, kinds)| kinds.is_empty());

@@ -111,7 +111,7 @@ impl Job {
             drained.and(status.map(drop))
         };
         if let Ok(Err(error)) = tokio::time::timeout(grace, ending).await {
-            tracing::debug!(%error, "lost sight of a command that was asked to end");
+            tracing::debug!(%error, "gave up waiting for a command that was told to end");
         }
         self.kill();
         if let Err(error) = self.child.wait().await {

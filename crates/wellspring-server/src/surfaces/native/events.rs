@@ -207,7 +207,7 @@ fn kinds(text: &str) -> Result<BTreeSet<&'static str>, ApiError> {
     text.split(',').map(known).collect()
 }
 
-const CURSOR_REMEDY: &str = "use an id that this stream gave you, or 0 for everything";
+const CURSOR_REMEDY: &str = "use an id from this stream, or 0 for everything";
 
 /// The position to resume after. A browser that reconnects repeats its original URL and sends its
 /// position in the header, so the header has precedence.

@@ -238,7 +238,7 @@ fn what_the_protocol_forbids() {
         ),
         (
             vec![start(), open(0, text_block()), close(0), text(0)],
-            "Protocol: block 0 grew after its end",
+            "Protocol: block 0 got a delta after its end",
         ),
         (
             vec![start(), open(0, call()), json!({"type": "message_stop"})],
