@@ -58,6 +58,11 @@ impl Content {
     }
 }
 
+/// The text in the blocks, one per line.
+pub(crate) fn text_of(content: &[Content]) -> String {
+    content.iter().filter_map(Content::as_text).collect::<Vec<_>>().join("\n")
+}
+
 /// Where the bytes of a media block are.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]

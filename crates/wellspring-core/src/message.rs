@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::content::Content;
+use crate::content::{Content, text_of};
 use crate::event::{Annotation, PartKind, ToolOutcome, ToolResult};
 use crate::id::{ParseIdError, PartId, RunId};
 
@@ -33,6 +33,28 @@ impl Message {
     #[must_use]
     pub fn user(text: impl Into<Box<str>>) -> Self {
         Self::User { content: vec![Content::text(text)] }
+    }
+
+    /// The text of the message: the user's text, the model's answer without its thoughts, or the
+    /// outputs of the calls. Blocks and outputs are separated by line breaks.
+    ///
+    /// ```
+    /// use wellspring_core::Message;
+    ///
+    /// assert_eq!(Message::user("What time is it?").text(), "What time is it?");
+    /// ```
+    #[must_use]
+    pub fn text(&self) -> String {
+        match self {
+            Self::User { content } => text_of(content),
+            Self::Assistant { parts, .. } => {
+                parts.iter().filter(|it| it.kind == PartKind::TEXT).map(|it| &*it.text).collect()
+            }
+            Self::Results { results } => {
+                let outputs: Vec<_> = results.iter().map(|it| it.result.output_text()).collect();
+                outputs.join("\n")
+            }
+        }
     }
 }
 

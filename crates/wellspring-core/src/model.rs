@@ -25,7 +25,7 @@ use crate::tool::ToolSpec;
 /// 4. With [`TurnRequest::streaming`] off, make the provider's non-streaming call and yield
 ///    each part in one delta.
 #[diagnostic::on_unimplemented(
-    note = "several models are chained with `Fallback::new(first).or(second)`"
+    note = "several models are chained with `Fallback::new([first, second])`"
 )]
 pub trait Model: Send + Sync {
     /// The model's name in the log.

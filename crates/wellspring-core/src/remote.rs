@@ -8,6 +8,7 @@ use futures::stream::BoxStream;
 use serde_json::Value;
 
 use crate::batch::Batch;
+use crate::content::text_of;
 use crate::context::Context;
 use crate::id::{RunId, ThreadId};
 use crate::message::Message;
@@ -89,7 +90,7 @@ pub struct RemoteRequest {
     pub run: RunId,
     /// Our thread; a remote session belongs to one.
     pub thread: ThreadId,
-    /// The run's request.
+    /// The run's request: the input, which is also in [`text`](Self::text), and its options.
     pub request: RunRequest,
     /// The agent's instructions.
     pub instructions: Arc<str>,
@@ -108,6 +109,14 @@ pub struct RemoteRequest {
     /// The handle of the thread's earlier run, or of this run's earlier prompt, to continue its
     /// session.
     pub session: Option<Value>,
+}
+
+impl RemoteRequest {
+    /// The user's input as text, its blocks separated by line breaks.
+    #[must_use]
+    pub fn text(&self) -> String {
+        text_of(&self.request.input)
+    }
 }
 
 impl std::fmt::Debug for RemoteRequest {

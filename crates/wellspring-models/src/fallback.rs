@@ -18,10 +18,14 @@ use wellspring_core::{AttemptStream, Model, ModelError, TurnRequest};
 /// use wellspring_models::{Failure, Fallback, Say, Scripted};
 ///
 /// let broken = Scripted::new([Say::new().fail(Failure::new(FailureKind::Unavailable, "down"))]);
-/// let model = Fallback::new(broken).or(Scripted::new([Say::new().text("Here I am.")]));
+/// let second = Scripted::new([Say::new().text("Here I am.")]);
+/// let model = Fallback::new([broken, second]); // or a vector, also of boxed models
 /// let next = model.fallback().map(|next| next.name().to_owned());
 /// assert_eq!(next.as_deref(), Some("scripted"));
 /// ```
+///
+/// Models of different types are chained with [`or`](Self::or):
+/// `Fallback::new(anthropic).or(ollama)`.
 #[derive(Clone)]
 pub struct Fallback {
     models: Vec<Arc<dyn Model>>,
@@ -36,10 +40,16 @@ impl std::fmt::Debug for Fallback {
 }
 
 impl Fallback {
-    /// Starts a chain with the model that is asked first.
+    /// A chain of one model or of a list of models, which are asked in this order.
+    ///
+    /// # Panics
+    ///
+    /// If the list is empty.
     #[must_use]
-    pub fn new(first: impl Model + 'static) -> Self {
-        Self { models: vec![Arc::new(first)], at: 0 }
+    pub fn new<M>(models: impl IntoModels<M>) -> Self {
+        let models = models.into_models();
+        assert!(!models.is_empty(), "a `Fallback` needs at least one model");
+        Self { models, at: 0 }
     }
 
     /// Adds the model that is asked if all earlier ones failed.
@@ -47,6 +57,39 @@ impl Fallback {
     pub fn or(mut self, model: impl Model + 'static) -> Self {
         self.models.push(Arc::new(model));
         self
+    }
+}
+
+/// What [`Fallback::new`] takes: a model, or a list of models of one type. `Box<dyn Model>` and
+/// `Arc<dyn Model>` are models too.
+///
+/// `Marker` distinguishes the implementations; it is always inferred.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is neither a model nor a list of models",
+    note = "models of different types are chained with `Fallback::new(first).or(second)`"
+)]
+pub trait IntoModels<Marker> {
+    /// The models in the order in which they are asked.
+    fn into_models(self) -> Vec<Arc<dyn Model>>;
+}
+
+/// Marks a model.
+#[derive(Debug)]
+pub enum IsModel {}
+
+/// Marks a list of models.
+#[derive(Debug)]
+pub enum IsList {}
+
+impl<M: Model + 'static> IntoModels<IsModel> for M {
+    fn into_models(self) -> Vec<Arc<dyn Model>> {
+        vec![Arc::new(self)]
+    }
+}
+
+impl<L: IntoIterator<Item: Model + 'static>> IntoModels<IsList> for L {
+    fn into_models(self) -> Vec<Arc<dyn Model>> {
+        self.into_iter().map(|model| Arc::new(model) as _).collect()
     }
 }
 
@@ -74,5 +117,33 @@ impl Model for Fallback {
 
     fn attempt(&self, request: TurnRequest) -> BoxFuture<'_, Result<AttemptStream, ModelError>> {
         self.models[self.at].attempt(request)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Say, Scripted};
+
+    #[test]
+    fn a_chain_is_made_of_a_model_or_a_list_of_models() {
+        let model = || Scripted::new([Say::new().text("Hi.")]);
+        let boxed = || Box::new(model()) as Box<dyn Model>;
+        let shared = || Arc::new(model()) as Arc<dyn Model>;
+        let lengths = [
+            Fallback::new(model()),
+            Fallback::new(boxed()).or(model()),
+            Fallback::new([model(), model()]),
+            Fallback::new(vec![boxed(), boxed()]),
+            Fallback::new([shared(), shared()]).or(boxed()),
+        ]
+        .map(|chain| chain.models.len());
+        assert_eq!(lengths, [1, 2, 2, 2, 3]);
+    }
+
+    #[test]
+    #[should_panic = "a `Fallback` needs at least one model"]
+    fn an_empty_list_is_no_chain() {
+        let _ = Fallback::new(Vec::<Scripted>::new());
     }
 }

@@ -13,11 +13,9 @@ struct Guide;
 
 #[cfg(feature = "providers")]
 pub mod anthropic;
-#[cfg(feature = "providers")]
 mod breaker;
 #[cfg(feature = "providers")]
 mod error;
-#[cfg(feature = "providers")]
 mod fallback;
 #[cfg(feature = "providers")]
 pub mod gemini;
@@ -39,12 +37,10 @@ mod secret;
 
 #[cfg(feature = "providers")]
 pub use anthropic::Anthropic;
-#[cfg(feature = "providers")]
 pub use breaker::Breaker;
 #[cfg(feature = "providers")]
 pub use error::SetupError;
-#[cfg(feature = "providers")]
-pub use fallback::Fallback;
+pub use fallback::{Fallback, IntoModels, IsList, IsModel};
 #[cfg(feature = "providers")]
 pub use gemini::Gemini;
 #[cfg(feature = "providers")]
@@ -60,5 +56,4 @@ pub use openai_responses::OpenAiResponses;
 pub use scripted::{Attempts, Failure, Gate, Say, Scripted};
 #[cfg(feature = "providers")]
 pub use secret::{KEY_BYTES_MAX, Secret};
-#[cfg(feature = "providers")]
 pub use wellspring_core::Circuit;

@@ -1,7 +1,7 @@
 //! How do I write a run in my own vocabulary?
 #![expect(clippy::print_stdout, reason = "a program for the terminal")]
 
-use wellspring::dialect::{Before, Closed, Dialect, Encoder, Out};
+use wellspring::dialect::{Before, Closed, Dialect, Encoder, Framing, Out, Positions};
 use wellspring::futures::TryStreamExt as _;
 use wellspring::prelude::*;
 use wellspring::{Event, Record, Seq};
@@ -27,12 +27,14 @@ impl Dialect for Words {
 async fn main() -> Result<(), ThinkError> {
     let agent = Agent::model(Scripted::new([Say::new().chunks(["Hello", " there."])]));
     let records: Vec<Record> = agent.say("Hi").stream().records(Seq(0)).try_collect().await?;
-    let mut encoder = Encoder::new(Box::new(Words) as Box<dyn Dialect>);
+    let mut encoder = Encoder::new(Words);
     let mut out = Out::default();
     encoder.frame(&records, &mut out);
     for (position, json) in out.events() {
         // A reader that was disconnected resumes after the last position that it received.
         println!("{position} {}", String::from_utf8_lossy(json));
     }
+    // The same as server-sent events.
+    print!("{}", String::from_utf8_lossy(&Framing::SSE.frame(&out, Positions::Told)));
     Ok(())
 }

@@ -18,12 +18,8 @@ impl Model for Echo {
 
     fn attempt(&self, request: TurnRequest) -> BoxFuture<'_, Result<AttemptStream, ModelError>> {
         async move {
-            let mut words: Vec<String> = Vec::new();
-            if let Some(Message::User { content }) = request.messages.last() {
-                let said = content.iter().filter_map(|content| content.as_text());
-                words.extend(said.flat_map(|text| text.split_inclusive(' ')).map(Into::into));
-            }
-            if words.is_empty() {
+            let said = request.messages.last().map(Message::text).unwrap_or_default();
+            if said.is_empty() {
                 // The kind decides whether the engine tries again.
                 let kind = FailureKind::BadRequest;
                 return Err(ModelError::new("echo", kind, "there is no text to repeat"));
@@ -32,8 +28,8 @@ impl Model for Echo {
             let mut batch = Batch::default();
             let text = batch.start(PartKind::TEXT);
             let mut batches = vec![Ok(batch.take())];
-            for word in words {
-                batch.delta(text, &word);
+            for word in said.split_inclusive(' ') {
+                batch.delta(text, word);
                 batches.push(Ok(batch.take()));
             }
             batch.finish(text);

@@ -17,13 +17,13 @@ impl RemoteAgent for Oracle {
 
     fn run(
         &self,
-        _request: RemoteRequest,
+        request: RemoteRequest,
         _context: Context,
     ) -> BoxFuture<'_, Result<BoxStream<'static, Result<Batch, ModelError>>, ModelError>> {
-        async {
+        async move {
             let mut batch = Batch::default();
             let thought = batch.start(PartKind::Thought);
-            batch.delta(thought, "Who asks?");
+            batch.delta(thought, &format!("The question is: {}", request.text()));
             batch.finish(thought);
             let first = batch.take(); // shown at once
             let answer = batch.start(PartKind::TEXT);

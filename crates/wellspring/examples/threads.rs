@@ -3,6 +3,7 @@
 
 use std::error::Error;
 
+use wellspring::Message;
 use wellspring::prelude::*;
 
 #[tokio::main]
@@ -25,16 +26,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
 /// Answers with all user messages, to show which of them it got.
 fn model() -> Scripted {
     Scripted::with(|request| {
-        let said: Vec<String> = request.messages.iter().filter_map(user_text).collect();
+        let by_user = |message: &&Message| matches!(message, Message::User { .. });
+        let said: Vec<_> = request.messages.iter().filter(by_user).map(Message::text).collect();
         Say::new().text(format!("You said: {}", said.join(" ")))
     })
-}
-
-fn user_text(message: &wellspring::Message) -> Option<String> {
-    match message {
-        wellspring::Message::User { content } => {
-            Some(content.iter().filter_map(|content| content.as_text()).collect())
-        }
-        wellspring::Message::Assistant { .. } | wellspring::Message::Results { .. } => None,
-    }
 }

@@ -140,6 +140,22 @@ impl Agent {
         self
     }
 
+    /// Adds several tools, such as those of an MCP server. Functions have types of their own: add
+    /// each with [`tool`](Self::tool).
+    ///
+    /// ```
+    /// use wellspring::prelude::*;
+    /// use wellspring::tools::{NoArguments, function};
+    ///
+    /// let tool = |name| function(name, "Does nothing.", async |_: NoArguments, _| Ok(()));
+    /// let agent = Agent::model(Scripted::new([])).tools(["a", "b"].map(tool));
+    /// assert_eq!(agent.def().tools.len(), 2);
+    /// ```
+    #[must_use]
+    pub fn tools<M>(self, tools: impl IntoIterator<Item = impl IntoTool<M>>) -> Self {
+        tools.into_iter().fold(self, Self::tool)
+    }
+
     /// Adds a skill, replacing one of the same name.
     #[cfg(feature = "skills")]
     #[must_use]

@@ -56,7 +56,8 @@
 //! finished run ([`Agent::attach`]). A slow reader delays nothing and misses nothing.
 //!
 //! The log is in memory unless you give the agent another ([`Agent::log`]); with the feature
-//! `sqlite` it survives the process.
+//! `sqlite` it survives the process. For several machines there is a store in NATS JetStream, with
+//! the feature `nats` of [`wellspring-log`](https://docs.rs/wellspring-log).
 //!
 //! **Questions are denied unless you answer them.** A tool that can change things asks first. A
 //! request without [`on_question`](Think::on_question) answers no at once and tells the model.
@@ -70,7 +71,7 @@
 //! - [`Thread`]: a conversation over several runs.
 //! - [`tools`]: typed functions as tools, and the built-in ones.
 //! - [`models`]: Anthropic, OpenAI, Gemini, Ollama, a chain of several models
-//!   (`Fallback::new(first).or(second)`), and a scripted model for tests.
+//!   (`Fallback::new([first, second])`), and a scripted model for tests.
 //! - [`thought_event`], [`agent_event`], [`turn_event`], [`streaming_event`], [`stream_delta`]: the
 //!   vocabularies in which a run can be read, each one method of [`ThoughtStream`] away.
 //! - [`Turn`], [`ToolQueue`]: one model call and a queue of calls, for a loop of your own.
@@ -97,6 +98,17 @@
 //! | `skills` | [`Skill`] | yes |
 //! | `acp` | [`Agent::open`] | no |
 //! | `sqlite` | runs that survive the process | no |
+//!
+//! # Other crates
+//!
+//! - [`wellspring-mcp`](https://docs.rs/wellspring-mcp): the tools of MCP servers, for
+//!   [`Agent::tools`].
+//! - [`wellspring-remote`](https://docs.rs/wellspring-remote): agents that speak AG-UI, agents of an
+//!   OpenClaw gateway and Dify apps, for [`Agent::remote`].
+//! - [`wellspring-server`](https://docs.rs/wellspring-server): agents over HTTP, to mount in an axum
+//!   application.
+//! - [`wellspring-channels`](https://docs.rs/wellspring-channels): agents in Telegram, Slack,
+//!   Discord and WhatsApp.
 //!
 //! # What is deliberately absent
 //!
@@ -163,7 +175,8 @@ pub use {futures, schemars, serde_json};
 /// ```
 /// use wellspring::Model;
 /// # #[cfg(feature = "providers")]
-/// use wellspring::models::{Breaker, Circuit, Fallback, Ollama};
+/// use wellspring::models::Ollama;
+/// use wellspring::models::{Breaker, Circuit, Fallback};
 /// use wellspring::prelude::*;
 ///
 /// # #[cfg(feature = "providers")]
@@ -187,16 +200,18 @@ pub use {futures, schemars, serde_json};
 pub mod models {
     #[cfg(feature = "providers")]
     pub use wellspring_models::{
-        Anthropic, Breaker, Circuit, Fallback, Gemini, Ollama, OpenAiChat, OpenAiResponses, Secret,
-        SetupError,
+        Anthropic, Gemini, Ollama, OpenAiChat, OpenAiResponses, Secret, SetupError,
     };
-    pub use wellspring_models::{Attempts, Failure, Gate, Say, Scripted};
+    pub use wellspring_models::{
+        Attempts, Breaker, Circuit, Failure, Fallback, Gate, IntoModels, Say, Scripted,
+    };
 }
 
 /// Dialects: a run in a vocabulary of your own.
 pub mod dialect {
     pub use wellspring_wire::{
-        Before, Closed, Dialect, DialectName, Encoder, Fold, Framing, Json, Out, WirePosition,
+        Before, Closed, Dialect, DialectName, Encoder, Fold, Framing, Joins, Json, Out, Positions,
+        Shape, WirePosition,
     };
 }
 

@@ -321,8 +321,8 @@ impl<T> ThoughtStream<T> {
         events.map(stream::iter).flatten().boxed()
     }
 
-    /// The run's text as [`StreamingEvent`]s, turn by turn: what a [`RuntimeUi`] shows, as data.
-    /// This is a separate reader, which ends if the log cannot be read.
+    /// The run's text as [`StreamingEvent`]s, turn by turn. A remote agent has no turns; all its text
+    /// has the id `turn-0`. This is a separate reader, which ends if the log cannot be read.
     ///
     /// ```
     /// use wellspring::prelude::*;

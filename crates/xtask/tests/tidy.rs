@@ -205,6 +205,11 @@ fn manifests_inherit_what_all_share() {
         } else {
             let missing = PUBLISHED.iter().filter(|it| !manifest.contains(&format!("\n{it}")));
             wrong.extend(missing.map(|line| format!("{name} does not say {line:?}")));
+            for licence in ["LICENSE-APACHE", "LICENSE-MIT"] {
+                if !manifest_path.with_file_name(licence).is_file() {
+                    wrong.push(format!("{name} has no {licence}"));
+                }
+            }
         }
         // An example's name starts with `example-`, so that it is not mistaken for a library
         // crate.

@@ -38,8 +38,12 @@ fn documented_shapes() {
 
 #[test]
 fn adapting_replaces_the_type() {
-    let context = Context::create("trace-1", CancellationToken::new());
+    let signal = CancellationToken::new();
+    let context = Context::create("trace-1", signal.clone());
     assert_eq!(context.trace_id(), "trace-1");
+    assert!(!context.signal().is_cancelled());
+    signal.cancel();
+    assert!(context.signal().is_cancelled());
     for (event, own, adapted) in [
         (
             ToolEvent::Progress { tool_name: "a".into(), data: json!({"percent": 1}) },
@@ -150,7 +154,8 @@ fn a_question_is_progress_of_its_call() {
     assert_eq!(progress, want);
 }
 
-/// A sub-agent's text is progress; so are its thoughts, if a reader asks for them.
+/// A sub-agent's text is progress; so are its thoughts, if a reader asks for them. Its calls are
+/// not shown.
 #[test]
 fn thoughts_of_a_sub_agent_can_be_forwarded() {
     let mut run = RunBuilder::new("demo", "A verse!");
@@ -161,6 +166,8 @@ fn thoughts_of_a_sub_agent_can_be_forwarded() {
     run.turn();
     run.thought(&["Something with roses."]);
     run.text(&["Roses"]);
+    let inner = run.call("rhymes", &["{}"]);
+    run.stop(Stop::ToolCalls).start(inner).ok(inner, "poses").turn();
     run.stop(Stop::EndTurn).sub_agent_done(Outcome::Completed { stop: Stop::EndTurn });
     run.ok(call, "Roses");
     let records = run.complete();
@@ -178,6 +185,8 @@ fn thoughts_of_a_sub_agent_can_be_forwarded() {
         events.filter_map(data).collect()
     };
     assert_eq!(progress(AgentEvents::default()), [json!("Roses")]);
+    let of_the_inner_call = |event: &AgentEvent| json!(event)["toolName"] == "rhymes";
+    assert!(!said(AgentEvents::default(), &records).iter().any(of_the_inner_call));
     let thought = json!({"subtype": "thought", "content": "Something with roses."});
     let all = progress(AgentEvents::default().with_sub_agent_thoughts());
     assert_eq!(all, [thought.clone(), json!("Roses")]);

@@ -130,6 +130,12 @@ impl DialectName {
     }
 }
 
+impl<D: Dialect + 'static> From<D> for Box<dyn Dialect> {
+    fn from(dialect: D) -> Self {
+        Box::new(dialect)
+    }
+}
+
 impl From<DialectName> for Box<dyn Dialect> {
     fn from(name: DialectName) -> Self {
         name.dialect()

@@ -58,6 +58,18 @@ fn documented_shapes() {
     }
 }
 
+/// What a status is called on a screen is what it is on the wire.
+#[test]
+fn statuses_are_displayed_as_on_the_wire() {
+    for status in ["pending", "in_progress", "waiting", "completed", "failed", "halfway"] {
+        let read: ToolStatus = serde_json::from_value(json!(status)).unwrap();
+        assert_eq!(read.to_string(), status);
+    }
+    for done in [DoneStatus::Completed, DoneStatus::Failed] {
+        assert_eq!(json!(done), done.to_string());
+    }
+}
+
 /// Whether further events of a tool may follow.
 #[derive(Debug, Eq, PartialEq)]
 enum Tool {

@@ -1,5 +1,7 @@
 //! The types as the protocol documents them.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 use wellspring_core::{PlanEntry, ToolKind};
 
@@ -71,6 +73,27 @@ pub enum ToolStatus {
     Other(String),
 }
 
+impl ToolStatus {
+    /// The status as it is on the wire.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        match self {
+            Self::Pending => "pending",
+            Self::InProgress => "in_progress",
+            Self::Waiting => "waiting",
+            Self::Completed => "completed",
+            Self::Failed => "failed",
+            Self::Other(status) => status,
+        }
+    }
+}
+
+impl fmt::Display for ToolStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
 /// Whether a tool succeeded.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -78,6 +101,15 @@ pub enum ToolStatus {
 pub enum DoneStatus {
     Completed,
     Failed,
+}
+
+impl fmt::Display for DoneStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Completed => "completed",
+            Self::Failed => "failed",
+        })
+    }
 }
 
 /// Content that a tool shows.
