@@ -13,14 +13,19 @@
 //!   until its outcome is known, also while the servers elect a new leader.
 
 mod api;
+mod append;
+mod catch_up;
+mod delete;
+mod documents;
+mod inbox;
 mod projection;
 mod publish;
 mod read;
 mod settings;
 mod shared;
+mod snapshots;
 mod tail;
 mod wire;
-mod write;
 
 use std::collections::hash_map::RandomState;
 use std::path::PathBuf;
@@ -111,7 +116,7 @@ impl NatsStore {
         });
         let tasks = vec![
             tokio::spawn(tail::follow(Arc::downgrade(&shared))),
-            tokio::spawn(shared::look(api, asked)),
+            tokio::spawn(catch_up::look(api, asked)),
         ];
         let store = Self { shared, tasks };
         store.shared.catch_up().await.map_err(NatsOpenError::Read)?;
@@ -197,7 +202,7 @@ impl Store for NatsStore {
             let subject = wire::beat_subject(&node);
             let message = self.shared.outgoing(subject, Entry::Beat { node }, &[])?;
             let how = How { replaces: true, expires: true, expected: None };
-            self.shared.put(&message, how).await.map(drop)
+            self.shared.publish(&message, how).await.map(drop)
         }
         .boxed()
     }

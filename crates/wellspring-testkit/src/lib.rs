@@ -44,7 +44,7 @@ pub use fake_gateway::{FakeGateway, GatewayOptions};
 pub use fake_provider::{Answer, Asked, FakeProvider};
 pub use fake_socket::{FakeConnection, FakeSocket};
 pub use lines::Lines;
-pub use nats::{NATS, NatsServers};
+pub use nats::{NATS, NatsServers, nats_program};
 pub use proxy::Proxy;
 pub use random::Random;
 pub use run_builder::{RUN, RunBuilder, THREAD};

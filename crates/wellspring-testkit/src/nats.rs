@@ -45,6 +45,20 @@ impl NatsServers {
     /// If the servers cannot be started.
     #[must_use]
     pub fn start(count: usize, sync_always: bool) -> Option<Self> {
+        Self::launch(count, sync_always, "")
+    }
+
+    /// Starts one server with more lines in its configuration, such as `authorization { .. }`.
+    ///
+    /// # Panics
+    ///
+    /// If the server cannot be started.
+    #[must_use]
+    pub fn start_with(lines: &str) -> Option<Self> {
+        Self::launch(1, false, lines)
+    }
+
+    fn launch(count: usize, sync_always: bool, lines: &str) -> Option<Self> {
         if std::env::var_os(NATS).is_none() {
             assert!(std::env::var_os("CI").is_none(), "the NATS server is missing");
             eprintln!("skipped: there is no NATS server; `cargo xtask test` installs one");
@@ -61,7 +75,7 @@ impl NatsServers {
             std::fs::create_dir_all(&home).expect("a directory for the server");
             let mut text = format!(
                 "server_name: n{number}\nlisten: 127.0.0.1:{port}\nhttp: 127.0.0.1:{monitor}\n\
-                 jetstream {{ store_dir: {:?}\n {sync}\n }}\n",
+                 jetstream {{ store_dir: {:?}\n {sync}\n }}\n{lines}\n",
                 home.join("data")
             );
             if count > 1 {
@@ -163,7 +177,7 @@ impl NatsServers {
     pub fn restart(&mut self, number: usize) {
         let server = &mut self.servers[number];
         let log = std::fs::File::create(server.config.with_extension("log")).expect("a log");
-        let child = Command::new(program())
+        let child = Command::new(nats_program())
             .arg("-c")
             .arg(&server.config)
             .stdin(Stdio::null())
@@ -187,7 +201,8 @@ impl Drop for NatsServers {
 }
 
 /// The server binary of the peer's Python package.
-fn program() -> PathBuf {
+#[must_use]
+pub fn nats_program() -> PathBuf {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     root.join("target/peers/nats/bin/nats-server")
 }

@@ -180,6 +180,11 @@ pub const PEERS: &[Peer] = &[
         variable: "WELLSPRING_PEER_TERMINAL",
     },
     Peer {
+        name: "openssl, which makes certificates",
+        source: Source::Debian { programs: "openssl", packages: "openssl" },
+        variable: "WELLSPRING_PEER_OPENSSL",
+    },
+    Peer {
         name: "strace, which makes a disk fail",
         source: Source::Debian { programs: "strace", packages: "strace" },
         variable: "WELLSPRING_PEER_STRACE",

@@ -100,12 +100,7 @@ async fn nats(args: &SetupArgs, config: &StoreConfig) -> Result<Backend> {
         ..usual
     };
     let shown = format!("the stream {} at {}", options.stream, options.address);
-    let store = NatsStore::open(options).await.with_context(|| {
-        format!(
-            "cannot use {shown}; check `address` in [store], and that the NATS servers run with \
-             JetStream"
-        )
-    })?;
+    let store = NatsStore::open(options).await.with_context(|| format!("cannot use {shown}"))?;
     let options = LogOptions { node: store.node().into(), ..LogOptions::default() };
     Ok(Backend { store: Arc::new(store), options, shown })
 }

@@ -6,18 +6,10 @@ use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 
-use crate::kit::{BINARY, Home, json_lines};
+use crate::kit::{BINARY, Home, json_lines, skipped};
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
-}
-
-fn skipped(variable: &str) -> bool {
-    let skipped = std::env::var_os(variable).is_none();
-    if skipped {
-        println!("skipped: {variable} is not set; `cargo xtask test` sets it");
-    }
-    skipped
 }
 
 /// Standard output contains only the protocol, the command ends with its input, and the run is in

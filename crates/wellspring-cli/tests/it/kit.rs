@@ -154,6 +154,15 @@ pub(crate) fn install(program: &Path, script: &str) {
     assert!(status.success(), "{}", program.display());
 }
 
+/// Whether a test is skipped because its peer is not enabled.
+pub(crate) fn skipped(variable: &str) -> bool {
+    let skipped = std::env::var_os(variable).is_none();
+    if skipped {
+        println!("skipped: {variable} is not set; `cargo xtask test` sets it");
+    }
+    skipped
+}
+
 pub(crate) fn json_lines(text: &str) -> Vec<Value> {
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }

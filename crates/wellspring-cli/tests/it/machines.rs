@@ -3,7 +3,7 @@
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::JoinHandle;
@@ -12,9 +12,9 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use wellspring_core::{Checker, Event, Record};
-use wellspring_testkit::{NatsServers, Proxy, soak};
+use wellspring_testkit::{NATS, NatsServers, Proxy, nats_program, soak};
 
-use crate::kit::Home;
+use crate::kit::{Home, json_lines, skipped};
 use crate::serve::{answer, serving};
 
 /// Time limit of a wait, after which a test fails.
@@ -259,6 +259,38 @@ fn any_server_serves_any_reader_and_takes_any_command() {
     assert!(one.home.print(&["runs", "list"]).contains("long"));
     assert_eq!(other.home.print(&["store", "check"]), "everything is whole\n");
     assert!(other.metric("wellspring_leases") <= 1);
+}
+
+/// AG-UI's official client moves between the machines in the middle of a run, answers on one what
+/// was asked on the other, and cancels there. It misses nothing and gets nothing twice.
+#[test]
+fn ag_uis_client_moves_between_servers() {
+    if skipped("WELLSPRING_PEER_AG_UI") {
+        return;
+    }
+    let Some((_nats, [one, other])) = two("", 24) else { return };
+    let script = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../wellspring-server/tests/peer/ag_ui_two_servers.mjs"
+    );
+    let servers = [&one, &other].map(|machine| format!("http://{}", machine.address));
+    for _ in 0..soak(1, 30) {
+        let output = Command::new("node").arg(script).args(&servers).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        let scenes = json_lines(&String::from_utf8(output.stdout).unwrap());
+        let (_, listed) = other.get("/v1/runs?limit=3");
+        let runs = listed["runs"].as_array().unwrap();
+        let answer = |title: &str, state: &str| {
+            let run = runs.iter().find(|run| run["title"] == title && run["state"] == state);
+            let run = run.unwrap_or_else(|| panic!("no {title} in {listed}"));
+            other.get(&format!("/v1/runs/{}", run["run"].as_str().unwrap())).1["answer"].take()
+        };
+        assert_eq!(scenes[0], json!({"said": [answer("long", "completed")]}));
+        let answered = json!({"outcome": "success", "said": [answer("ask", "completed")]});
+        assert_eq!(scenes[1], answered);
+        assert_eq!(scenes[2], json!({"outcome": "cancelled"}));
+        answer("long", "cancelled");
+    }
 }
 
 /// Two starts under the same name, on both machines at once, give one run.
@@ -570,4 +602,52 @@ fn doctor_looks_at_nats() {
     assert_eq!(bad["state"], "bad");
     let says = bad["says"].as_str().unwrap();
     assert!(says.starts_with(&format!("cannot use the stream wellspring at {address}")), "{says}");
+}
+
+/// NATS accepts the configuration in `docs/deploy/three-nodes`.
+#[test]
+fn nats_accepts_the_layout_of_three_nodes() {
+    if skipped(NATS) {
+        return;
+    }
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/deploy/three-nodes/nats.conf");
+    let mut server = Command::new(nats_program());
+    server.args(["-t", "-c", file]).env("NATS_NAME", "nats-1").env("NATS_TOKEN", "secret");
+    server.env("NATS_ROUTES", r#"["nats://nats-1:6222", "nats://nats-2:6222"]"#);
+    let output = server.output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+}
+
+/// A login that the servers refuse is reported by `doctor`, with what to do.
+#[test]
+fn doctor_says_how_to_log_in() {
+    let Some(nats) = NatsServers::start_with("authorization { token: \"a-secret\" }") else {
+        return;
+    };
+    let checked = |login: &str| -> Value {
+        let config = Machine::config(&nats.address(), 1, "") + login;
+        let files = [("wellspring.toml", &*config), ("right", "a-secret"), ("wrong", "a-guess")];
+        let output = Home::with_files(&files).output(&["doctor", "--json"]);
+        let all: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let checks = all["checks"].as_array().unwrap();
+        checks.iter().find(|check| check["check"] == "NATS").unwrap()["says"].clone()
+    };
+    let address = nats.address();
+    let shown = format!("the stream wellspring at {address}");
+    let cannot = format!("cannot use {shown}: could not connect to NATS at {address}");
+    assert_eq!(checked("token_file = \"right\"\n"), shown);
+    assert_eq!(
+        checked("token_file = \"wrong\"\n"),
+        format!(
+            "{cannot}: the server refused the login; check the user and the password, the token \
+             or the credentials file that [store.nats] names"
+        )
+    );
+    assert_eq!(
+        checked(""),
+        format!(
+            "{cannot}: the server requires a login; set `user`, `token_env` or \
+             `credentials_file` in [store.nats]"
+        )
+    );
 }

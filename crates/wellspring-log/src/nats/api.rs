@@ -361,17 +361,33 @@ impl Api {
     }
 
     /// Messages of a subject from a sequence on, until `bytes_max` is exceeded. Any replica may
-    /// answer, so the newest messages may be missing.
+    /// answer, so the newest messages may be missing. Repeated like every request, because a
+    /// replica may be lost in the middle of its answer.
     pub(super) async fn read_from(
         &self,
         below: &str,
         sequence: u64,
         bytes_max: usize,
     ) -> Result<Vec<Kept>, StoreError> {
-        let broken = |error: String| StoreError::failed("reading frames", error);
+        let until = Instant::now() + self.settle;
+        loop {
+            match self.read_once(below, sequence, bytes_max).await {
+                Err(AskError::NoAnswer(_)) if Instant::now() < until => sleep(PAUSE).await,
+                read => return read.map_err(failed("reading frames")),
+            }
+        }
+    }
+
+    async fn read_once(
+        &self,
+        below: &str,
+        sequence: u64,
+        bytes_max: usize,
+    ) -> Result<Vec<Kept>, AskError> {
+        let no_answer = |error: &dyn std::fmt::Display| AskError::NoAnswer(error.to_string());
         let inbox = self.client.new_inbox();
-        let mut answers =
-            self.client.subscribe(inbox.clone()).await.map_err(|it| broken(it.to_string()))?;
+        let answers = self.client.subscribe(inbox.clone()).await;
+        let mut answers = answers.map_err(|error| no_answer(&error))?;
         let wanted = json!({
             "seq": sequence,
             "next_by_subj": self.subject(below),
@@ -380,24 +396,23 @@ impl Api {
         });
         let subject = format!("$JS.API.DIRECT.GET.{}", self.stream);
         let until = Instant::now() + ANSWER;
-        self.client
-            .publish_with_reply(subject, inbox, wanted.to_string().into())
-            .await
-            .map_err(|error| broken(error.to_string()))?;
+        let asked = self.client.publish_with_reply(subject, inbox, wanted.to_string().into()).await;
+        asked.map_err(|error| no_answer(&error))?;
         let mut found = Vec::new();
         loop {
-            match timeout_at(until, answers.next()).await {
-                Ok(Some(answer)) => match answer.status {
-                    None | Some(StatusCode::OK) => match self.direct(answer) {
-                        Some(kept) => found.push(kept),
-                        None => return Err(broken("an answer without a sequence".into())),
-                    },
-                    // The end of the subject, or an empty subject.
-                    Some(status) if matches!(status.as_u16(), 204 | 404) => return Ok(found),
-                    Some(status) => return Err(broken(format!("status {status}"))),
-                },
-                Ok(None) => return Err(broken("the connection ended".into())),
-                Err(_) => return Err(broken("the NATS server did not answer in time".into())),
+            let answer = timeout_at(until, answers.next()).await;
+            let answer = answer.map_err(|_| no_answer(&"timed out"))?;
+            let answer = answer.ok_or_else(|| no_answer(&"the connection ended"))?;
+            match answer.status {
+                None | Some(StatusCode::OK) => found.push(
+                    self.direct(answer)
+                        .ok_or_else(|| AskError::Garbled("an answer without a sequence".into()))?,
+                ),
+                // The end of the subject, or an empty subject.
+                Some(status) if matches!(status.as_u16(), 204 | 404) => return Ok(found),
+                // No replica can be read while the servers elect a leader.
+                Some(StatusCode::NO_RESPONDERS) => return Err(no_answer(&"no replica answers")),
+                Some(status) => return Err(AskError::Garbled(format!("status {status}"))),
             }
         }
     }
@@ -451,4 +466,45 @@ fn headers(out: &Outgoing, expected: Option<u64>) -> HeaderMap {
         headers.insert("Nats-Expected-Last-Subject-Sequence", expected.to_string().as_str());
     }
     headers
+}
+
+#[cfg(test)]
+mod tests {
+    use wellspring_testkit::{NatsServers, Proxy};
+
+    use super::*;
+
+    /// The answer to a read is lost, as it is when its replica dies. The read is repeated.
+    #[tokio::test]
+    async fn a_read_without_an_answer_is_repeated() {
+        let Some(servers) = NatsServers::start(1, false) else { return };
+        let address = servers.address();
+        let proxy = Proxy::start(address.strip_prefix("nats://").unwrap().parse().unwrap());
+        let client = async_nats::connect(format!("nats://{}", proxy.address())).await.unwrap();
+        let api = |settle| Api {
+            client: client.clone(),
+            stream: "s".into(),
+            settle: Duration::from_secs(settle),
+            bytes_max: None,
+        };
+        let (patient, hasty) = (api(60), api(0));
+        let config = json!({"name": "s", "subjects": ["s.>"], "allow_direct": true});
+        patient.create_stream(config).await.unwrap();
+        for text in ["one", "two"] {
+            client.request("s.run.x", text.into()).await.unwrap();
+        }
+        proxy.cut();
+        let read = patient.read_from("run.x", 1, 1024);
+        let read_once = async {
+            let read = hasty.read_from("run.x", 1, 1024).await;
+            proxy.heal();
+            read
+        };
+        let (found, found_once) = tokio::join!(read, read_once);
+        let found: Vec<_> =
+            found.unwrap().into_iter().map(|it| (it.sequence, it.payload)).collect();
+        assert_eq!(found, [(1, "one".into()), (2, "two".into())]);
+        let error = found_once.unwrap_err().to_string();
+        assert!(error.contains("did not answer in time"), "{error}");
+    }
 }

@@ -25,7 +25,7 @@ impl Shared {
     /// Writes a message until it is stored or refused. `judge` decides from the projection: it
     /// returns the last sequence that the message's subject must have, or the refusal. A refusal is
     /// final only if the projection is current.
-    pub(super) async fn write<T>(
+    pub(super) async fn publish_fenced<T>(
         &self,
         message: &Outgoing,
         how: How,
@@ -67,7 +67,7 @@ impl Shared {
     }
 
     /// Writes a message without a fence and returns its sequence.
-    pub(super) async fn put(&self, message: &Outgoing, how: How) -> Result<u64, StoreError> {
+    pub(super) async fn publish(&self, message: &Outgoing, how: How) -> Result<u64, StoreError> {
         match self.api.publish(message, how).await {
             Ok(sequence) => self.applied_to(sequence).await.map(|()| sequence),
             Err(PublishError::Store(error)) => Err(error),

@@ -1,6 +1,5 @@
-//! Reads from the stream itself: older frames, and snapshots.
+//! Reads what is not in the projection: older frames, and the history of a run.
 
-use bytes::Bytes;
 use tokio::time::Instant;
 use wellspring_core::{RunId, Seq};
 
@@ -83,31 +82,6 @@ impl Shared {
             return Err(StoreError::failed("reading frames", "no replica has what the leader has"));
         }
         Ok(last.is_none_or(|last| last.sequence < from))
-    }
-
-    /// The bytes of a snapshot; `None` if it was removed or is damaged. Without it, more records
-    /// are folded.
-    pub(super) async fn fold(&self, sequences: &[u64]) -> Result<Option<Bytes>, StoreError> {
-        let mut bytes = Vec::new();
-        for sequence in sequences {
-            let Some(message) = self.api.at(*sequence).await? else { return Ok(None) };
-            let Ok(incoming) = message.decode() else { return Ok(None) };
-            let from = match incoming.line.entry {
-                Entry::Frame(line) => line.bytes,
-                Entry::Fold { .. } => 0,
-                Entry::Released {}
-                | Entry::Deleted(_)
-                | Entry::Inbox { .. }
-                | Entry::Fence { .. }
-                | Entry::Title { .. }
-                | Entry::Name { .. }
-                | Entry::Document { .. }
-                | Entry::Audit(_)
-                | Entry::Beat { .. } => return Ok(None),
-            };
-            bytes.extend_from_slice(incoming.body.get(from..).unwrap_or_default());
-        }
-        Ok(Some(bytes.into()))
     }
 
     pub(super) async fn history(&self, query: &HistoryQuery) -> Result<Vec<PastRun>, StoreError> {

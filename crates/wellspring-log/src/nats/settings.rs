@@ -1,9 +1,10 @@
 //! Options of the store, the connection, and the checks of the servers and of the stream.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use async_nats::{Client, ConnectOptions};
+use async_nats::rustls::Error as TlsError;
+use async_nats::{Client, ConnectError, ConnectErrorKind, ConnectOptions};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -122,13 +123,15 @@ impl NatsOptions {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum NatsOpenError {
-    /// No server could be reached.
-    #[error("could not connect to NATS at {address}: {cause}")]
+    /// No server could be reached, or the server refused the login or a certificate.
+    #[error("could not connect to NATS at {address}: {cause}; {remedy}")]
     Connect {
         /// The address.
         address: Box<str>,
         /// The cause.
         cause: String,
+        /// How to correct it.
+        remedy: &'static str,
     },
     /// A setting of a server or of the stream is not sufficient.
     #[error("{what}; {remedy}")]
@@ -139,7 +142,10 @@ pub enum NatsOpenError {
         remedy: String,
     },
     /// JetStream rejected a request, or did not answer it.
-    #[error("could not use the stream {stream}: {cause}")]
+    #[error(
+        "could not use the stream {stream}: {cause}; check that the NATS servers run with \
+         JetStream, and that our login may use it"
+    )]
     Stream {
         /// The stream's name.
         stream: Box<str>,
@@ -156,7 +162,10 @@ fn setting(what: impl Into<String>, remedy: impl Into<String>) -> NatsOpenError 
 }
 
 pub(super) async fn connect(options: &NatsOptions) -> Result<Client, NatsOpenError> {
-    let failed = |cause: String| NatsOpenError::Connect { address: options.address.clone(), cause };
+    let failed = |cause: String, remedy| {
+        let address = options.address.clone();
+        NatsOpenError::Connect { address, cause, remedy }
+    };
     let name = &options.stream;
     let is_plain = |it: u8| it.is_ascii_alphanumeric() || it == b'-' || it == b'_';
     if name.is_empty() || name.len() > 64 || !name.bytes().all(is_plain) {
@@ -177,6 +186,13 @@ pub(super) async fn connect(options: &NatsOptions) -> Result<Client, NatsOpenErr
         .reconnect_delay_callback(|attempt| {
             Duration::from_millis(50 * u64::try_from(attempt.clamp(1, 40)).unwrap_or(40))
         });
+    let cannot = |file: &Path, error: std::io::Error| {
+        failed(format!("cannot read {}: {error}", file.display()), FILES)
+    };
+    let ours = options.tls.client_certificate.iter().flat_map(|(it, key)| [it, key]);
+    for file in options.tls.root_certificates.iter().chain(ours) {
+        tokio::fs::read(file).await.map_err(|error| cannot(file, error))?;
+    }
     let connecting = match &options.tls.root_certificates {
         Some(file) => connecting.add_root_certificates(file.clone()).require_tls(true),
         None => connecting,
@@ -195,21 +211,63 @@ pub(super) async fn connect(options: &NatsOptions) -> Result<Client, NatsOpenErr
         NatsAuth::Token(token) => connecting.token(token.to_string()),
         NatsAuth::Credentials(file) => {
             let text = tokio::fs::read_to_string(file).await;
-            let cannot = |error: std::io::Error| failed(format!("{}: {error}", file.display()));
-            connecting.credentials(&text.map_err(cannot)?).map_err(cannot)?
+            let text = text.map_err(|error| cannot(file, error))?;
+            connecting.credentials(&text).map_err(|error| cannot(file, error))?
         }
     };
     let addresses: Result<Vec<async_nats::ServerAddr>, _> =
         options.address.split(',').map(|address| address.trim().parse()).collect();
-    let addresses = addresses.map_err(|error| failed(error.to_string()))?;
+    let addresses = addresses.map_err(|error| failed(error.to_string(), REACHABLE))?;
     let connected = timeout(CONNECT, connecting.connect(addresses)).await;
-    let connected = connected.map_err(|_| failed("it took too long".into()))?;
+    let connected = connected.map_err(|_| failed("it took too long".into(), REACHABLE))?;
     let client = connected.map_err(|error| {
-        let cause = std::error::Error::source(&error);
-        failed(cause.map_or_else(|| error.to_string(), |cause| format!("{error}: {cause}")))
+        let (cause, remedy) = explain(&error, &options.auth);
+        failed(cause, remedy)
     })?;
     check_server(&client, options).await?;
     Ok(client)
+}
+
+/// What to do if no server can be reached.
+const REACHABLE: &str = "check `address` in [store], and that the NATS servers run";
+
+/// What to do if a file cannot be used.
+const FILES: &str = "in [store.nats], `ca_file`, `certificate_file` and `key_file` are files in \
+                     PEM, and `credentials_file` is a file with a JWT and a seed";
+
+/// Why connecting failed, and what to do.
+fn explain(error: &ConnectError, auth: &NatsAuth) -> (String, &'static str) {
+    let source = std::error::Error::source(error);
+    let io = source.and_then(|source| source.downcast_ref::<std::io::Error>());
+    let tls = io.and_then(|io| io.get_ref()?.downcast_ref::<TlsError>());
+    match (error.kind(), tls) {
+        (_, Some(TlsError::InvalidCertificate(cause))) => (
+            format!("the server's certificate is not accepted: {cause}"),
+            "set `ca_file` in [store.nats] to the certificates that signed it, and use a host \
+             name in `address` that it was made for",
+        ),
+        (_, Some(TlsError::AlertReceived(alert))) => (
+            format!("the server does not accept our certificate: {alert:?}"),
+            "set `certificate_file` and `key_file` in [store.nats] to a certificate that the \
+             server trusts",
+        ),
+        (_, Some(TlsError::InvalidMessage(_))) => (
+            "the server does not use TLS".into(),
+            "set `tls` in the server's configuration, or begin `address` with nats:// and remove \
+             `ca_file` and `certificate_file` from [store.nats]",
+        ),
+        (ConnectErrorKind::Tls, _) => (error.to_string(), FILES),
+        (ConnectErrorKind::AuthorizationViolation, _) if matches!(auth, NatsAuth::None) => (
+            "the server requires a login".into(),
+            "set `user`, `token_env` or `credentials_file` in [store.nats]",
+        ),
+        (ConnectErrorKind::AuthorizationViolation | ConnectErrorKind::Authentication, _) => (
+            "the server refused the login".into(),
+            "check the user and the password, the token or the credentials file that \
+             [store.nats] names",
+        ),
+        _ => (error.to_string(), REACHABLE),
+    }
 }
 
 /// Checks that the servers have the required version, settings and durability.

@@ -8,6 +8,7 @@ mod interleavings;
 mod kill;
 mod maxima;
 mod nats;
+mod nats_logins;
 mod owners;
 mod runs;
 mod sqlite;
