@@ -133,7 +133,8 @@ impl Rule {
         Self { tool: pattern.into(), arguments: BTreeMap::new(), decision: Approval::Ask }
     }
 
-    /// Adds an argument that has to match the regular expression, as a whole.
+    /// Adds an argument that has to match the regular expression, as a whole. `.` also matches a
+    /// line break.
     ///
     /// A number or a boolean is matched as JSON writes it. A command, which is every argument
     /// of a tool of the kind [`ToolKind::Execute`] and every argument named `command`, `cmd`,
@@ -169,7 +170,8 @@ impl Rule {
         };
         // Compiled alone first: `a)|(b` would otherwise escape from the group that anchors it.
         compile(pattern)?;
-        let whole = compile(&format!(r"\A(?:{pattern})\z"))?;
+        // A line break must not hide the rest of a value from a rule that denies.
+        let whole = compile(&format!(r"\A(?s:{pattern})\z"))?;
         self.arguments.insert(name, Pattern { whole, raw });
         Ok(self)
     }

@@ -96,14 +96,20 @@ impl Control {
     /// If there is no such run or record, the principal may not read it, or the store fails.
     pub async fn attach(&self, run: RunId, after: Seq) -> Result<Cursor, ControlError> {
         self.find(run).await?;
-        if !self.who.may(Permission::Read) {
-            let asker =
-                self.first_record(run).await?.and_then(|started| started.request.by.clone());
-            if asker.as_deref() != Some(&*self.who.id) {
-                return Err(ControlError::NotPermitted(Permission::Read));
-            }
+        if !self.may_read(run).await? {
+            return Err(ControlError::NotPermitted(Permission::Read));
         }
         Ok(self.log().cursor(run, after).await?)
+    }
+
+    /// Whether the principal may read a run of its tenant: with [`Permission::Read`], or because it
+    /// started the run.
+    pub(super) async fn may_read(&self, run: RunId) -> Result<bool, ControlError> {
+        if self.who.may(Permission::Read) {
+            return Ok(true);
+        }
+        let started = self.first_record(run).await?;
+        Ok(started.is_some_and(|started| started.request.by.as_deref() == Some(&*self.who.id)))
     }
 
     /// The current state of a run, for a surface that checks a client's answers. Requires

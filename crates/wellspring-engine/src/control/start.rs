@@ -115,7 +115,8 @@ pub enum StartedAs {
 
 impl Control {
     /// Starts a run and returns once its first record is committed. The run does not depend on
-    /// readers. Requires [`Permission::Run`].
+    /// readers. Requires [`Permission::Run`], and [`Permission::Read`] to continue another
+    /// principal's run.
     ///
     /// # Errors
     ///
@@ -223,6 +224,13 @@ impl Control {
                 }
                 if new.after.is_none() && new.in_thread != InThread::Branch {
                     Arc::make_mut(&mut started).after = latest.map(|info| info.run);
+                }
+            }
+            // The model gets the earlier runs, and may repeat them to the principal.
+            if let Some(after) = started.after {
+                let may_read = self.may_read(after).await;
+                if !may_read.map_err(|error| StartError::Log(Box::new(error)))? {
+                    return Err(StartError::NotPermitted(Permission::Read));
                 }
             }
             let past = self.runtime.past(&tenant, started.after).await?;

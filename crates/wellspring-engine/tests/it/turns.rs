@@ -1,13 +1,14 @@
 //! A turn by itself, and the agent loop.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures::StreamExt as _;
+use futures::future::BoxFuture;
 use serde_json::json;
 use wellspring_core::{
-    AgentNo, CancellationToken, Content, Event, FailureKind, Message, Outcome, PartKind, ToolError,
-    ToolOutcome, ToolResult, Usage, render,
+    AgentNo, AttemptStream, CancellationToken, Content, Event, FailureKind, Message, Model,
+    ModelError, Outcome, PartKind, ToolError, ToolOutcome, ToolResult, TurnRequest, Usage, render,
 };
 use wellspring_engine::{
     AdmissionLimits, Limits, RequestKey, RuntimeUi, StartRun, Timeouts, Turn, TurnConfig,
@@ -134,24 +135,52 @@ async fn each_kind_of_waiting_has_its_own_limit() {
         connect: Duration::from_secs(1),
         first_content: Duration::from_secs(2),
         between_chunks: Duration::from_secs(3),
+        whole_answer: Duration::from_secs(5),
         turn: Duration::from_secs(10),
         ..Timeouts::default()
     };
     let second = Duration::from_secs(1);
-    for (say, want) in [
-        (Say::new().wait(2 * second).connected().text("x"), "it did not answer within 1 s"),
-        (Say::new().wait(3 * second).text("x"), "it fell silent within 2 s"),
-        (Say::new().text("x").wait(4 * second).text("y"), "it fell silent within 3 s"),
+    for (say, streaming, want) in [
+        (Say::new().wait(2 * second).connected().text("x"), true, "it did not answer within 1 s"),
+        (Say::new().wait(3 * second).text("x"), true, "it fell silent within 2 s"),
+        (Say::new().text("x").wait(4 * second).text("y"), true, "it fell silent within 3 s"),
+        (Say::new().wait(6 * second).text("x"), false, "it fell silent within 5 s"),
         (
             Say::new().pace(2 * second).chunks(["a", "b", "c", "d", "e", "f", "g"]),
+            true,
             "the turn took longer than 10 s",
         ),
     ] {
-        let model = Arc::new(Scripted::new([say]));
+        let model = Arc::new(Watched { model: Scripted::new([say]), stalls: Mutex::default() });
         let timeouts = timeouts.clone();
-        let config = TurnConfig { timeouts, ..TurnConfig::new(model, [Message::user("hi")]) };
+        let messages = [Message::user("hi")];
+        let config = TurnConfig { timeouts, streaming, ..TurnConfig::new(model.clone(), messages) };
         let last = lines(&mut Turn::new(config)).await.pop();
-        assert_eq!(last, Some(format!("error scripted: {want}")));
+        let error = format!("scripted: {want}");
+        assert_eq!(last, Some(format!("error {error}")));
+        // A circuit breaker must learn of a stall, which the model itself cannot see.
+        let stalled = want.starts_with("it ").then_some(error);
+        assert_eq!(*model.stalls.lock().unwrap(), stalled.into_iter().collect::<Vec<_>>());
+    }
+}
+
+/// A model that keeps the stalls that it was told about.
+struct Watched {
+    model: Scripted,
+    stalls: Mutex<Vec<String>>,
+}
+
+impl Model for Watched {
+    fn name(&self) -> &str {
+        self.model.name()
+    }
+
+    fn timed_out(&self, error: &ModelError) {
+        self.stalls.lock().unwrap().push(error.to_string());
+    }
+
+    fn attempt(&self, request: TurnRequest) -> BoxFuture<'_, Result<AttemptStream, ModelError>> {
+        self.model.attempt(request)
     }
 }
 

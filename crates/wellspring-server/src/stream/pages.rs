@@ -47,8 +47,8 @@ pub(crate) async fn page(
             break;
         };
         for slice in &frames {
-            if let Some(run) = encoder.needs_history(slice) {
-                encoder.recall(history(log, run).await);
+            if let Some(continued) = encoder.needs_history(slice) {
+                encoder.recall(history(log, info.run, continued).await);
             }
             encoder.frame(slice, &mut out);
             page.done |=

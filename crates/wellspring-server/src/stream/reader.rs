@@ -148,8 +148,8 @@ impl Reader {
             loop {
                 match self.encode_shared(shared, slice, before, &mut recalled) {
                     Shares::Made(bytes) => return Ok(bytes),
-                    Shares::Needs(run) => {
-                        recalled = Some(Box::pin(history(log, run)).await);
+                    Shares::Needs(continued) => {
+                        recalled = Some(Box::pin(history(log, self.run, continued)).await);
                     }
                     Shares::Not => break,
                 }
@@ -163,10 +163,10 @@ impl Reader {
                 Box::pin(encoder_at(log, self.run, &self.dialect, after)).await?
             }
         };
-        if let Some(run) = encoder.needs_history(slice) {
+        if let Some(continued) = encoder.needs_history(slice) {
             let earlier = match recalled {
                 Some(earlier) => earlier,
-                None => Box::pin(history(log, run)).await,
+                None => Box::pin(history(log, self.run, continued)).await,
             };
             encoder.recall(earlier);
         }
@@ -206,10 +206,10 @@ impl Reader {
             // Another reader may have encoded it just before we got the lock.
             made = slice.frame().encoded_already(slot);
             if made.is_none() && shared.outline().head == before {
-                if let Some(run) = shared.needs_history(slice) {
+                if let Some(continued) = shared.needs_history(slice) {
                     match recalled.take() {
                         Some(earlier) => shared.recall(earlier),
-                        None => return Shares::Needs(run),
+                        None => return Shares::Needs(continued),
                     }
                 }
                 let make = || encode(&mut shared, slice);
@@ -264,7 +264,7 @@ impl Joined {
         let after = WirePosition::after(transcript.outline.head);
         let mut encoder = Box::new(Encoder::resume(dialect, transcript, after));
         if let Some(continued) = continued {
-            encoder.recall(history(log, continued).await);
+            encoder.recall(history(log, run, continued).await);
         }
         let mut out = Out::default();
         encoder.join(&mut out);
@@ -279,18 +279,15 @@ fn rename(outline: &mut Outline, called: &str) {
     }
 }
 
-/// A run and the runs before it in its thread, oldest first.
-pub(super) async fn history(log: &Log, run: RunId) -> Vec<Transcript> {
-    let mut earlier = Vec::new();
-    let mut next = Some(run);
-    while let Some(run) = next.filter(|_| earlier.len() < HISTORY_RUNS_MAX) {
-        // The runs before a deleted run cannot be found.
-        let Ok(transcript) = log.transcript(run).await else { break };
-        next = transcript.started.as_ref().and_then(|started| started.after);
-        earlier.push(transcript);
+/// The runs that a run continues, oldest first, without those that were deleted.
+pub(super) async fn history(log: &Log, run: RunId, continued: RunId) -> Vec<Transcript> {
+    let mut past = log.history(continued, HISTORY_RUNS_MAX).await.unwrap_or_default();
+    if past.is_empty() {
+        // That run was deleted; the store knows which older run follows this one.
+        past = log.history(run, HISTORY_RUNS_MAX + 1).await.unwrap_or_default();
+        past.drain(..past.len().min(1));
     }
-    earlier.reverse();
-    earlier
+    past.into_iter().rev().map(|(_, transcript)| transcript).collect()
 }
 
 /// An encoder that continues after a position.

@@ -95,6 +95,32 @@ async fn a_dropped_client_attaches_again() {
     assert_eq!(runs["runs"].as_array().unwrap().len(), 1);
 }
 
+/// A client that joins gets the thread's messages without those of deleted runs, and with all
+/// earlier ones.
+#[tokio::test]
+async fn the_history_of_a_thread_goes_on_without_deleted_runs() {
+    let kit = Kit::new(agent([Say::new().text("Hm.")], [])).await;
+    let texts = ["one", "two", "three", "four"];
+    let mut messages = Vec::new();
+    for text in texts {
+        messages.push(user(text, text));
+        let body = input("t", text, json!(messages));
+        events(kit.post("/ag-ui/agent", &body).send().await.unwrap()).await;
+    }
+    let (_, _, listed) = parts(kit.get("/v1/runs").send().await.unwrap()).await;
+    let runs = listed["runs"].as_array().unwrap();
+    // From here on in reverse: the run before the last one, and then one before that.
+    for (deleted, left) in [(1, ["one", "two", "four"].as_slice()), (2, &["one", "four"])] {
+        let path = format!("/v1/runs/{}", runs[deleted]["run"].as_str().unwrap());
+        assert_eq!(kit.request(Method::DELETE, &path).send().await.unwrap().status(), 204);
+        let joined = events(kit.get("/ag-ui/agent/runs/four").send().await.unwrap()).await;
+        let shown = joined[1]["messages"].as_array().unwrap().iter();
+        let users = shown.filter(|message| message["role"] == "user");
+        let shown: Vec<_> = users.map(|message| message["content"].as_str().unwrap()).collect();
+        assert_eq!(shown, left);
+    }
+}
+
 /// A tool that runs in the page: the AG-UI run ends, and continues with the result.
 #[tokio::test]
 async fn a_tool_of_the_client() {
@@ -485,7 +511,21 @@ async fn malformed_requests_get_errors() {
         assert!(!error["remedy"].as_str().unwrap().is_empty(), "{body}");
         said += &format!("{status} {}\n", error["code"].as_str().unwrap());
     }
-    insta::assert_snapshot!(said, @"");
+    insta::assert_snapshot!(said, @r"
+    400 bad_json
+    400 bad_json
+    400 bad_json
+    400 bad_json
+    400 bad_json
+    400 bad_json
+    400 bad_json
+    400 no_input
+    400 no_input
+    400 bad_json
+    400 bad_request
+    413 too_large
+    404 no_agent
+    ");
     let body = input("t", "r", json!([user("m", "Hi")]));
     let whole = events(kit.post("/ag-ui/agent", &body).send().await.unwrap()).await;
     assert_eq!(text(&whole, "TEXT_MESSAGE_CONTENT"), "Hello there.");

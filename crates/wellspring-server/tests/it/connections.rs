@@ -32,6 +32,11 @@ async fn who_asks_nothing_is_let_go() {
         let _ = ended.unwrap_or_else(|_| panic!("{said:?} is still waited for"));
         assert!(answer.is_empty(), "{said:?}: {answer:?}");
     }
+    // Between two requests.
+    let mut connection = TcpStream::connect(kit.server.address()).await.unwrap();
+    connection.write_all(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n").await.unwrap();
+    let answer = String::from_utf8(until_closed(&mut connection).await).unwrap();
+    assert!(answer.ends_with("\r\n\r\nok\n"), "{answer}");
 }
 
 /// The beginning of a connection may arrive in pieces. Time is simulated.

@@ -1,6 +1,6 @@
 //! Permission to follow a run over AG-UI.
 
-use serde_json::json;
+use serde_json::{Value, json};
 use wellspring_core::Approval;
 use wellspring_engine::{Permission, Policy, Rule, Runtime};
 use wellspring_log::Log;
@@ -28,7 +28,24 @@ async fn a_token_without_read_cannot_attach() {
     let body = input("t", "r", json!([user("m", "Go")]));
     events(kit.post("/ag-ui/agent", &body).send().await.unwrap()).await;
     assert_eq!(kit.post("/ag-ui/agent", &body).send().await.unwrap().status(), 200);
+    let (_, _, listed) = parts(kit.get("/v1/runs").send().await.unwrap()).await;
     kit.token = Some(other);
-    let (status, _, said) = parts(kit.post("/ag-ui/agent", &body).send().await.unwrap()).await;
-    assert_eq!((status, said["error"]["code"].as_str()), (403, Some("scope")), "{said}");
+    let more = input("t", "r2", json!([user("m", "Go"), user("n", "Repeat that.")]));
+    let (run, thread) = (&listed["runs"][0]["run"], &listed["runs"][0]["thread"]);
+    let native = |place: &str, id: &Value| {
+        let mut body = json!({ "agent": "agent", "input": "Repeat that." });
+        body[place] = id.clone();
+        ("/v1/runs", body)
+    };
+    for (path, body) in [
+        ("/ag-ui/agent", body),
+        // It cannot have it repeated by a run of its own either.
+        ("/ag-ui/agent", more),
+        native("after", run),
+        native("thread", thread),
+    ] {
+        let (status, _, said) = parts(kit.post(path, &body).send().await.unwrap()).await;
+        let code = said["error"]["code"].as_str();
+        assert_eq!((status, code), (403, Some("scope")), "{path} {body}: {said}");
+    }
 }

@@ -96,6 +96,13 @@ fn a_deny_rule_denies_what_it_cannot_read() {
     ] {
         assert_eq!(policy.decide(&shell(), &arguments), decision, "{arguments}");
     }
+    // Raw text and other values may have several lines.
+    let raw = Rule::tool("*").raw_argument("command", ".*rm .*").unwrap().decide(Deny);
+    let path = rule("path", ".*/secrets/.*", Deny);
+    let policy = Policy::default().rule(raw).rule(path).rule(Rule::tool("*").decide(Allow));
+    let read = ToolSpec::new("read_file", "");
+    assert_eq!(policy.decide(&shell(), &json!({"command": "ls\nrm -rf /"})), Deny);
+    assert_eq!(policy.decide(&read, &json!({"path": "a\n/secrets/b\n"})), Deny);
 }
 
 #[test]
