@@ -485,7 +485,21 @@ async fn malformed_requests_get_errors() {
         assert!(!error["remedy"].as_str().unwrap().is_empty(), "{body}");
         said += &format!("{status} {}\n", error["code"].as_str().unwrap());
     }
-    insta::assert_snapshot!(said, @"");
+    insta::assert_snapshot!(said, @"
+    400 bad_json
+    400 bad_json
+    400 bad_json
+    400 bad_json
+    400 bad_json
+    400 bad_json
+    400 bad_json
+    400 no_input
+    400 no_input
+    400 bad_json
+    400 bad_request
+    413 too_large
+    404 no_agent
+    ");
     let body = input("t", "r", json!([user("m", "Hi")]));
     let whole = events(kit.post("/ag-ui/agent", &body).send().await.unwrap()).await;
     assert_eq!(text(&whole, "TEXT_MESSAGE_CONTENT"), "Hello there.");
