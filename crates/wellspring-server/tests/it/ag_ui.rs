@@ -511,7 +511,7 @@ async fn malformed_requests_get_errors() {
         assert!(!error["remedy"].as_str().unwrap().is_empty(), "{body}");
         said += &format!("{status} {}\n", error["code"].as_str().unwrap());
     }
-    insta::assert_snapshot!(said, @r"
+    insta::assert_snapshot!(said, @"
     400 bad_json
     400 bad_json
     400 bad_json
