@@ -100,7 +100,6 @@ impl NatsStore {
         let shared = Arc::new(Shared {
             projection: Mutex::new(Projection::new(me.clone(), watches.clone())),
             applied: watch::channel(0).0,
-            again: tokio::sync::Notify::new(),
             watches,
             looks,
             stripes: (0..STRIPES).map(|_| tokio::sync::Mutex::default()).collect(),

@@ -56,6 +56,7 @@ impl Shared {
         let mut applied = self.applied.subscribe();
         let until = Instant::now() + self.api.settle;
         loop {
+            let before = *applied.borrow();
             let stall = (Instant::now() + STALL).min(until);
             if timeout_at(stall, applied.wait_for(|applied| *applied >= sequence)).await.is_ok() {
                 return Ok(());
@@ -64,15 +65,13 @@ impl Shared {
                 let cause = "the stream's messages did not come; check the NATS servers";
                 return Err(StoreError::failed("waiting for the stream", cause));
             }
-            // A message that was removed in the meantime is never pushed.
             let have = *self.applied.borrow();
-            match self.api.next_after(have).await? {
-                Some(next) if next <= sequence => {
-                    if *self.applied.borrow() == have {
-                        self.again.notify_one();
-                    }
-                }
-                Some(_) | None => self.advance(sequence),
+            if have > before {
+                continue;
+            }
+            // A message that was removed in the meantime is never pushed.
+            if self.api.next_after(have).await?.is_none_or(|next| next > sequence) {
+                self.advance(sequence);
             }
         }
     }

@@ -25,8 +25,6 @@ pub(crate) struct Shared {
     pub(super) projection: Mutex<Projection>,
     /// The last sequence that the projection has applied.
     pub(super) applied: watch::Sender<u64>,
-    /// Makes the follower create its consumer again.
-    pub(super) again: tokio::sync::Notify,
     pub(super) watches: Watches,
     pub(super) looks: mpsc::Sender<oneshot::Sender<Result<u64, StoreError>>>,
     /// Locks for writers, by subject.

@@ -13,10 +13,10 @@ use super::api::{Api, Kept};
 use super::wire::SUM;
 
 /// Interval of the server's heartbeats while there are no messages.
-const HEARTBEAT: Duration = Duration::from_secs(1);
+const HEARTBEAT: Duration = Duration::from_millis(500);
 
 /// Without a message or a heartbeat for this long, a new consumer is created.
-const SILENCE: Duration = Duration::from_secs(3);
+const SILENCE: Duration = Duration::from_millis(1500);
 
 /// Pause before a consumer is created again.
 const PAUSE: Duration = Duration::from_millis(200);
@@ -39,14 +39,11 @@ async fn follow_once(shared: &Weak<Shared>, api: &Api, last: &mut u64) -> Result
     api.push_from(*last + 1, &to, HEARTBEAT).await.map_err(|it| it.to_string())?;
     let mut delivered = 0;
     loop {
-        let next = {
-            let Some(shared) = shared.upgrade() else { return Ok(()) };
-            tokio::select! {
-                next = timeout(SILENCE, messages.next()) => next,
-                () = shared.again.notified() => return Err("someone waits for a message".into()),
-            }
+        // However many wait for a message, a consumer that is heard is kept: each new one begins
+        // with silence.
+        let Ok(Some(message)) = timeout(SILENCE, messages.next()).await else {
+            return Err("silence".into());
         };
-        let Ok(Some(message)) = next else { return Err("silence".into()) };
         if message.status == Some(StatusCode::IDLE_HEARTBEAT) {
             heard(api, &message, delivered).await?;
             continue;

@@ -201,6 +201,34 @@ async fn of_two_nodes_that_start_the_same_one_wins() {
     }
 }
 
+/// Many runs of one process append at once, each token by itself, as fast as they can. Everything is
+/// stored, and no run loses its owner, however late the stream's messages come.
+#[tokio::test]
+async fn many_runs_append_at_once() {
+    let Some(nats) = Nats::start(1) else { return };
+    let log = Log::new(Arc::new(nats.store().await), LogOptions::default());
+    let tokens = soak(30, 1_000);
+    let run = async || {
+        let started = RunStarted {
+            run: RunId::new(uuid::Uuid::now_v7()),
+            thread: ThreadId::new(uuid::Uuid::now_v7()),
+            agent: "agent".into(),
+            after: None,
+            request: RunRequest::text("go"),
+        };
+        let owner = log.create("tenant", started).await.unwrap();
+        let part = PartId(0);
+        owner.push(AgentNo::ROOT, Event::PartStarted { part, kind: PartKind::TEXT });
+        for _ in 0..tokens {
+            owner.push(AgentNo::ROOT, Event::PartDelta { part, chunk: "x".into() });
+            owner.commit().await.unwrap();
+        }
+        log.store().info(owner.run()).await.unwrap().unwrap().head
+    };
+    let heads = futures::future::join_all((0..64).map(|_| run())).await;
+    assert_eq!(heads, vec![Seq(u64::from(tokens) + 2); 64]);
+}
+
 /// The number of messages per commit does not depend on how many idle runs other nodes watch.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_foreign_commit_costs_the_same_however_many_runs_are_idle() {
