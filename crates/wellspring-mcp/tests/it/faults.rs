@@ -311,6 +311,20 @@ async fn a_server_that_never_introduces_itself_is_given_up() {
     assert_eq!(error.kind(), &McpErrorKind::StartupTimeout(Duration::from_millis(300)));
 }
 
+/// A server gets a few variables, and those that are given to it by name.
+#[tokio::test]
+async fn a_server_does_not_see_our_environment() {
+    const SECRET: &str = "CARGO_MANIFEST_DIR";
+    assert!(std::env::var_os(SECRET).is_some());
+    let folder = tempfile::tempdir().unwrap();
+    let config = McpConfig::stdio("s", "sh", ["-c", "env > seen"]);
+    let config = config.env("GIVEN", "by name").cwd(folder.path());
+    soon(McpServer::new(config).connect()).await.unwrap_err();
+    let seen = std::fs::read_to_string(folder.path().join("seen")).unwrap();
+    assert!(seen.contains("PATH=") && seen.contains("GIVEN=by name"), "{seen}");
+    assert!(!seen.contains(SECRET), "{seen}");
+}
+
 #[tokio::test]
 async fn a_server_that_cannot_start_says_why() {
     let error = soon(McpServer::new(server("s", "exits")).connect()).await.unwrap_err();

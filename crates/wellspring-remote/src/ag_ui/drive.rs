@@ -40,6 +40,10 @@ const RECONNECTS_MAX: u32 = 5;
 /// How long a cancel request may take. The run ends here in any case.
 const CANCEL_TIME: Duration = Duration::from_secs(1);
 
+/// The minimum length of a header value that is redacted in errors. Shorter values are words such as
+/// `true`.
+const SECRET_BYTES_MIN: usize = 8;
+
 /// The data for finding the remote run again.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -482,8 +486,12 @@ async fn make_call(
 }
 
 impl Shared {
+    /// An error for clients: an agent may repeat what it was sent.
     fn error(&self, kind: FailureKind, what: &str) -> ModelError {
-        ModelError::new(&*self.name, kind, what)
+        let values = self.config.headers.iter().map(|(_, value)| &**value);
+        let secrets = values.map(|value| value.strip_prefix("Bearer ").unwrap_or(value).trim());
+        let secrets = secrets.filter(|secret| secret.len() >= SECRET_BYTES_MIN);
+        ModelError::new(&*self.name, kind, what).redacted(secrets)
     }
 
     fn lost(&self, why: &str) -> ModelError {

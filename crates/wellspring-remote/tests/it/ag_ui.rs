@@ -142,6 +142,23 @@ async fn errors_say_what_happened() {
     "#);
 }
 
+/// Clients see the errors of an agent, but not the headers that it was sent.
+#[tokio::test]
+async fn a_header_that_an_agent_repeats_is_redacted() {
+    let repeated = "unknown: Bearer far-secret";
+    for answer in [
+        Answer::status(401, json!({ "error": repeated }).to_string()),
+        sse(&[json!({"type": "RUN_ERROR", "message": repeated})]),
+    ] {
+        let fake = FakeProvider::start([answer]).await.unwrap();
+        let headers = vec![("authorization".into(), "Bearer far-secret".into())];
+        let config = AgUiConfig { headers, ..AgUiConfig::new(fake.url()) };
+        let said = play(AgUiAgent::new("far", config).unwrap()).await;
+        assert!(said.contains("unknown: Bearer [redacted]"), "{said}");
+        assert!(!said.contains("far-secret"), "{said}");
+    }
+}
+
 #[tokio::test]
 async fn a_cancelled_run_closes_the_connection() {
     let fake = FakeProvider::start([sse(&[started(), says("On and")]).stall()]).await.unwrap();
