@@ -3,7 +3,7 @@
 //! | Dify | ours |
 //! | --- | --- |
 //! | `message`, `agent_message`, `text_chunk` | text |
-//! | `message_replace` | the text so far is voided and replaced |
+//! | `message_replace`, `text_replace` | the text so far is voided and replaced |
 //! | `agent_thought` | a thought, and a call with its result if a tool was used |
 //! | `node_started`, `node_finished` | a call inside the agent: the step, with its inputs and outputs |
 //! | `message_file` | a file |

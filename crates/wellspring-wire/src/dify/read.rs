@@ -113,6 +113,7 @@ impl Reader {
             Some("message" | "agent_message") => self.say(&event["answer"], batch),
             Some("text_chunk") => self.say(&event["data"]["text"], batch),
             Some("message_replace") => self.replace(&event["answer"], batch),
+            Some("text_replace") => self.replace(&event["data"]["text"], batch),
             Some("agent_thought") => self.thought(event, batch),
             Some("message_file") => file(&event, batch),
             Some("node_started") => self.step_started(event, batch),

@@ -67,6 +67,25 @@ fn a_workflow_answers_with_its_outputs() {
     insta::assert_snapshot!(shown(App::Workflow, events));
 }
 
+/// Moderation replaces the text of a workflow, as it replaces that of a chat.
+#[test]
+fn replaced_text_is_taken_back() {
+    let events = [
+        json!({"event": "text_chunk", "task_id": "t1", "data": {"text": "Something rude."}}),
+        json!({"event": "text_replace", "task_id": "t1", "data": {"text": "Let us not."}}),
+        json!({"event": "workflow_finished", "data": {"status": "succeeded", "outputs": {}}}),
+    ];
+    insta::assert_snapshot!(shown(App::Workflow, events), @r#"
+    part 0 started text
+    part 0 delta "Something rude."
+    parts [0] voided replaced
+    part 1 started text
+    part 1 delta "Let us not."
+    part 1 finished
+    Some(Finished)
+    "#);
+}
+
 #[test]
 fn ends() {
     for (app, event, want) in [
@@ -129,7 +148,7 @@ proptest! {
     fn any_events_are_read(
         names in prop::collection::vec(
             ("(message|agent_message|message_replace|agent_thought|message_file|node_started|\
-              node_finished|workflow_finished|text_chunk|message_end|new)", 0..4_u8, "[ab]?"),
+              node_finished|workflow_finished|text_chunk|text_replace|message_end|new)", 0..4_u8, "[ab]?"),
             0..24,
         ),
         app in prop_oneof![Just(App::Chat), Just(App::Workflow)],
