@@ -15,7 +15,7 @@ use wellspring_log::{Expected, Written};
 
 use crate::channel::{Body, Call, CallError, Capabilities, Channel, ChatKind};
 use crate::metrics::ChannelMetrics;
-use crate::schedule::{Next, Notice, PostState, Preview, Scheduler};
+use crate::schedule::{Next, Notice, PostState, Preview, Scheduler, SharedWaits};
 use crate::sender;
 use crate::state::ChatState;
 use crate::texts::Language;
@@ -31,6 +31,9 @@ const KEEP_AGAIN: Duration = Duration::from_secs(1);
 /// The longest `retry_after` that another process obeys: networks name minutes, and a wrong clock
 /// must not silence a chat for longer.
 const BLOCKED_MAX: Duration = Duration::from_secs(60 * 60);
+
+/// The document with the waits that all chats share.
+const WAITS: &str = "waits";
 
 /// The configuration of a bot.
 #[derive(Clone, Debug)]
@@ -113,6 +116,8 @@ pub(crate) struct Inner {
     wake: Notify,
     entries: Mutex<BTreeMap<Box<str>, Arc<AsyncMutex<Entry>>>>,
     live: Mutex<BTreeMap<Box<str>, Live>>,
+    /// Locked while the waits that all chats share are stored, so that the latest are kept.
+    keeping_waits: AsyncMutex<()>,
     pub(crate) metrics: ChannelMetrics,
     pub(crate) tasks: TaskTracker,
     pub(crate) stopping: CancellationToken,
@@ -166,6 +171,7 @@ impl Instance {
             wake: Notify::new(),
             entries: Mutex::default(),
             live: Mutex::default(),
+            keeping_waits: AsyncMutex::default(),
             metrics,
             tasks: TaskTracker::new(),
             stopping: CancellationToken::new(),
@@ -317,13 +323,30 @@ impl Instance {
             tracing::debug!(chat = &*chat, action, %error, "a call to a chat network failed");
         }
         self.inner.metrics.called(action, &result);
+        let is_shared_wait = matches!(result, Err(CallError::BotLimited { .. }));
         let changed = self.scheduler().done(&chat, self.now(), result);
+        if is_shared_wait {
+            self.keep_shared_waits().await;
+        }
         if changed {
             self.keep_chat(&chat).await;
         }
         self.scheduler().kept(&chat);
         self.forget_if_idle(&chat);
         self.inner.wake.notify_one();
+    }
+
+    /// Stores the waits that all chats share, so that another process waits as long.
+    async fn keep_shared_waits(&self) {
+        let _guard = self.inner.keeping_waits.lock().await;
+        let waits = self.scheduler().shared_waits(self.now());
+        // Plain data always serialises.
+        let text = serde_json::to_string(&waits).unwrap_or_default();
+        let kept = self.inner.documents.put(WAITS, Some(&text), Expected::Anything).await;
+        if let Err(error) = kept {
+            let bot = &*self.inner.config.name;
+            tracing::warn!(bot, %error, "failed to store how long a bot must wait");
+        }
     }
 
     fn note_down(&self, notice: &Notice) {
@@ -447,6 +470,12 @@ impl Instance {
 
     /// Resumes all chats that are not idle.
     async fn restore(&self) -> Result<(), ControlError> {
+        if let Some(document) = self.inner.documents.get(WAITS).await? {
+            // Invalid data is as good as no data: the network names the wait again.
+            let waits: SharedWaits = serde_json::from_str(&document.text).unwrap_or_default();
+            let latest = self.now().plus(BLOCKED_MAX);
+            self.scheduler().obey(&waits, latest);
+        }
         let documents = self.inner.documents.list("chat/").await?;
         let is_new = documents.is_empty();
         for document in documents {

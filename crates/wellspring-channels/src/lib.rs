@@ -46,7 +46,7 @@ pub use incoming::{Incoming, IncomingFile, User, What};
 pub use instance::{Access, Instance, InstanceConfig, WhenBusy};
 pub use markup::{Markup, Text};
 pub use metrics::ChannelMetrics;
-pub use schedule::{Next, Notice, PostState, Preview, Scheduler, Slot, TRIES_MAX};
+pub use schedule::{Next, Notice, PostState, Preview, Scheduler, SharedWaits, Slot, TRIES_MAX};
 pub use slack::{SLACK_API, Slack, SlackSecrets};
 pub use telegram::{TELEGRAM_API, Telegram};
 pub use texts::Language;

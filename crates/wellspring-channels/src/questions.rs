@@ -390,17 +390,39 @@ fn shown(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), ToOwned::to_owned)
 }
 
-/// The prompt, and the call that it belongs to.
+/// The prompt, and the call that it belongs to. The call is shown once, as code, because Markdown
+/// would change its text.
 fn prompt(asked: &AskedQuestion, transcript: &Transcript) -> Text {
-    let mut source = format!("❓ {}", first_chars(&asked.question.prompt, PROMPT_CHARS_MAX));
-    let part = asked.question.call.and_then(|call| transcript.parts.get(&call));
-    if let Some(part) = part
-        && let PartKind::ToolCall(tool) = &part.kind
-    {
-        let arguments = first_chars(&part.text, PROMPT_CHARS_MAX).replace("```", "'''");
-        source.push_str(&format!("\n```\n{} {arguments}\n```", tool.name));
+    let question = &asked.question;
+    let part = question.call.and_then(|call| transcript.parts.get(&call));
+    let Some((part, PartKind::ToolCall(tool))) = part.map(|part| (part, &part.kind)) else {
+        return Text::markdown(&format!("❓ {}", first_chars(&question.prompt, PROMPT_CHARS_MAX)));
+    };
+    let words = first_chars(&question.prompt, PROMPT_CHARS_MAX);
+    let words = without_arguments(&words, &part.text);
+    let arguments = first_chars(&part.text, PROMPT_CHARS_MAX).replace("```", "'''");
+    Text::markdown(&format!("❓ {words}\n```\n{} {arguments}\n```", tool.name))
+}
+
+/// The prompt without the arguments of its call. The prompt has them as compact JSON, possibly cut.
+fn without_arguments(prompt: &str, arguments: &str) -> String {
+    let compact = match serde_json::from_str::<Value>(arguments) {
+        Ok(arguments) => arguments.to_string(),
+        Err(_) => arguments.to_owned(),
+    };
+    let found = prompt.char_indices().find_map(|(at, _)| {
+        let rest = &prompt[at..];
+        let shared = rest.chars().zip(compact.chars()).take_while(|(one, other)| one == other);
+        let shared: usize = shared.map(|(one, _)| one.len_utf8()).sum();
+        let rest = &rest[shared..];
+        let is_whole = shared == compact.len();
+        let rest = if is_whole { Some(rest) } else { rest.strip_prefix('…') };
+        rest.filter(|_| shared > 0).map(|rest| (&prompt[..at], rest))
+    });
+    match found {
+        Some((before, after)) => format!("{}{after}", before.trim_end()),
+        None => prompt.to_owned(),
     }
-    Text::markdown(&source)
 }
 
 /// The run, the question and the choice of a button.
@@ -409,4 +431,24 @@ pub(crate) fn read_data(data: &str) -> Option<(RunId, QuestionId, &str)> {
     let run = uuid::Uuid::parse_str(parts.next()?).ok().map(RunId::new)?;
     let question = QuestionId(parts.next()?.parse().ok()?);
     Some((run, question, parts.next()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_are_not_repeated() {
+        let cut = "Allow shell {\"command\":\"rm re…?";
+        for (prompt, arguments, want) in [
+            ("Allow launch {\"rocket\":5}?", r#"{ "rocket": 5 }"#, "Allow launch?"),
+            ("Allow wipe {}?", "{}", "Allow wipe?"),
+            (cut, r#"{"command":"rm reports"}"#, "Allow shell?"),
+            ("Delete {the} files?", r#"{"path":"/"}"#, "Delete {the} files?"),
+            ("Really…?", "{}", "Really…?"),
+            ("Allow it?", "", "Allow it?"),
+        ] {
+            assert_eq!(without_arguments(prompt, arguments), want, "{prompt}");
+        }
+    }
 }

@@ -26,6 +26,7 @@ mod tests;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
 use wellspring_core::Millis;
 
 use crate::channel::{
@@ -49,7 +50,7 @@ pub struct Scheduler {
     answered: VecDeque<Millis>,
     on_the_way: usize,
     /// The recent calls of each kind that has its own limit.
-    kinds: BTreeMap<&'static str, Kind>,
+    kinds: BTreeMap<Box<str>, Kind>,
     /// The shared state of each room, for networks with rooms.
     rooms: BTreeMap<Box<str>, Room>,
     /// No calls before this time, because of a `retry_after` for the whole bot.
@@ -57,6 +58,16 @@ pub struct Scheduler {
     /// No calls before this time: another process may just have made some.
     quiet_until: Millis,
     notices: Vec<Notice>,
+}
+
+/// The waits that all chats of a bot share, because of a `retry_after`, to be stored.
+#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(default)]
+pub struct SharedWaits {
+    /// No calls before this time.
+    pub bot: Option<Millis>,
+    /// No calls of one kind before this time, by [`Action::name`].
+    pub actions: BTreeMap<Box<str>, Millis>,
 }
 
 /// The recent calls of one kind, over all chats.
@@ -264,6 +275,29 @@ impl Scheduler {
         self.chats.get(chat).map(|chat| chat.blocked_until)
     }
 
+    /// The waits that all chats share and that are not over yet.
+    #[must_use]
+    pub fn shared_waits(&self, now: Millis) -> SharedWaits {
+        let waits = |until: Millis| (until > now).then_some(until);
+        let kinds = self.kinds.iter();
+        SharedWaits {
+            bot: waits(self.blocked_until),
+            actions: kinds
+                .filter_map(|(name, kind)| Some((name.clone(), waits(kind.blocked_until)?)))
+                .collect(),
+        }
+    }
+
+    /// Waits as long as another process had to, but not beyond `latest`.
+    pub fn obey(&mut self, waits: &SharedWaits, latest: Millis) {
+        let bot = waits.bot.unwrap_or_default();
+        self.blocked_until = self.blocked_until.max(bot.min(latest));
+        for (name, until) in &waits.actions {
+            let kind = self.kinds.entry(name.clone()).or_default();
+            kind.blocked_until = kind.blocked_until.max((*until).min(latest));
+        }
+    }
+
     /// The earliest time, not before `now`, at which a preview of this post can be shown; `None` if
     /// it takes no previews. A preview that is rendered earlier is not shown.
     #[must_use]
@@ -380,7 +414,7 @@ impl Scheduler {
         chat.busy = Busy::Calling(doing);
         self.on_the_way += 1;
         if self.can.rates.per_minute(name).is_some() {
-            self.kinds.entry(name).or_default().on_the_way += 1;
+            self.kinds.entry(name.into()).or_default().on_the_way += 1;
         }
         if self.can.room_end.is_some() {
             let room = self.rooms.entry(self.can.room(id).into()).or_default();
@@ -423,7 +457,7 @@ impl Scheduler {
                 let until = now.plus(*retry_after);
                 let blocked = match limit {
                     Limit::Bot => &mut self.blocked_until,
-                    Limit::Action => &mut self.kinds.entry(name).or_default().blocked_until,
+                    Limit::Action => &mut self.kinds.entry(name.into()).or_default().blocked_until,
                 };
                 *blocked = until.max(*blocked);
                 None
@@ -596,7 +630,7 @@ impl Room {
 /// The time from which a call of this kind may be made; `None` if a call in progress must finish
 /// first.
 fn kind_free_at(
-    kinds: &BTreeMap<&'static str, Kind>,
+    kinds: &BTreeMap<Box<str>, Kind>,
     rates: &Rates,
     name: &str,
     is_preview: bool,

@@ -169,13 +169,9 @@ impl Channel for WhatsApp {
     }
 
     fn check(&self) -> BoxFuture<'_, Result<String, CallError>> {
-        let url =
-            format!("{}/{}?fields=display_phone_number,verified_name", self.base, self.number);
-        Box::pin(async move {
-            let found = self.answered(self.http.get(url)).await?;
-            let word = |key: &str| found[key].as_str().unwrap_or("unknown").to_owned();
-            Ok(format!("{} ({})", word("display_phone_number"), word("verified_name")))
-        })
+        let fields = "display_phone_number,verified_name,webhook_configuration";
+        let url = format!("{}/{}?fields={fields}", self.base, self.number);
+        Box::pin(async move { wire::checked(&self.answered(self.http.get(url)).await?) })
     }
 }
 

@@ -1,17 +1,22 @@
 //! From a person's message to what they see, with the scripted model, on a virtual clock and a
 //! strict Telegram.
 
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use futures::future::BoxFuture;
+use futures::future::{BoxFuture, FutureExt as _};
 use serde_json::{Value, json};
 use wellspring_core::{
     Approval, FailureKind, FileProduced, MediaSource, Millis, ToolResult, ToolSpec,
 };
 use wellspring_engine::tools::from_function;
 use wellspring_engine::{AgentDef, Permission, Principal, Runtime};
-use wellspring_log::{Log, LogOptions, MemoryStore, TokioClock};
+use wellspring_log::{
+    Append, AppendDone, Created, Log, LogOptions, MemoryStore, NewCommand, NewFrame, NewRun,
+    PutAll, Store, StoreFuture, TokioClock,
+};
 use wellspring_models::{Failure, Gate, Say, Scripted};
 use wellspring_testkit::Lines;
 use wellspring_testkit::telegram::{FakeTelegram, Fault, Reply, Shown, check_rates};
@@ -19,7 +24,7 @@ use wellspring_testkit::telegram::{FakeTelegram, Fault, Reply, Shown, check_rate
 mod faults;
 
 use super::*;
-use crate::channel::{Call, CallError, CallResult, Capabilities, Channel};
+use crate::channel::{Call, CallError, CallResult, Capabilities, Channel, Limit};
 use crate::incoming::User;
 use crate::telegram::wire;
 use crate::{Access, InstanceConfig, People};
@@ -36,6 +41,8 @@ struct Net {
     since: u64,
     can: Capabilities,
     death: Option<Arc<faults::Death>>,
+    /// Errors for the next calls with these names.
+    errors: Arc<Mutex<VecDeque<(&'static str, CallError)>>>,
 }
 
 impl Channel for Net {
@@ -55,6 +62,11 @@ impl Channel for Net {
             }
             let at = self.since + u64::try_from(self.started.elapsed().as_millis()).unwrap();
             tokio::time::sleep(Duration::from_millis(20)).await;
+            let name = call.action.name();
+            let error = self.errors.lock().unwrap().pop_front_if(|(of, _)| *of == name);
+            if let Some((_, error)) = error {
+                return Err(error);
+            }
             if let crate::Action::Send { body, .. } = &call.action
                 && let Some(file) = &body.file
             {
@@ -133,11 +145,20 @@ impl Bot {
         agent: AgentDef,
         config: impl FnOnce(&mut InstanceConfig),
     ) -> Self {
+        Self::with_store(Arc::new(MemoryStore::default()), can, agent, config).await
+    }
+
+    async fn with_store(
+        store: Arc<dyn Store>,
+        can: Capabilities,
+        agent: AgentDef,
+        config: impl FnOnce(&mut InstanceConfig),
+    ) -> Self {
         let options = LogOptions {
             clock: Arc::new(TokioClock::starting_at(Millis(1_000_000))),
             ..LogOptions::default()
         };
-        let runtime = Runtime::new(Log::new(Arc::new(MemoryStore::default()), options));
+        let runtime = Runtime::new(Log::new(store, options));
         runtime.register(agent);
         let mut bot = InstanceConfig::new("bot", "agent");
         bot.access = Access { everyone: true, ..Access::default() };
@@ -149,6 +170,7 @@ impl Bot {
             since: 0,
             can,
             death: None,
+            errors: Arc::default(),
         };
         let channel = Arc::new(net.clone());
         let instance = Instance::start(bot.clone(), channel, runtime.clone()).await.unwrap();
@@ -419,6 +441,92 @@ async fn messages_while_busy() {
     assert!(texts[0].contains("Answer to two now"), "{texts:?}");
 }
 
+/// A store that cannot create runs while it is full.
+struct Full {
+    store: MemoryStore,
+    is_full: AtomicBool,
+}
+
+impl Store for Full {
+    fn create(&self, new: NewRun, first: NewFrame) -> StoreFuture<'_, Created> {
+        if self.is_full.load(Ordering::SeqCst) {
+            let error = std::io::Error::other("no space left");
+            return std::future::ready(Err(StoreError::failed("creating", error))).boxed();
+        }
+        self.store.create(new, first)
+    }
+
+    fn append(&self, append: Append, done: AppendDone) {
+        self.store.append(append, done);
+    }
+
+    fn put_inbox(&self, run: RunId, commands: Vec<NewCommand>) -> StoreFuture<'_, PutAll> {
+        self.store.put_inbox(run, commands)
+    }
+
+    wellspring_log::forward_store!(store);
+}
+
+/// A message that cannot be stored is refused, so the network delivers it again. The next delivery
+/// is answered, and one after that is recognised.
+#[tokio::test(start_paused = true)]
+async fn a_refused_delivery_is_answered_when_it_comes_again() {
+    let full = Arc::new(Full { store: MemoryStore::default(), is_full: AtomicBool::new(true) });
+    let def = agent([Say::new().text("It is noon.")]);
+    let bot = Bot::with_store(Arc::clone(&full) as _, wire::CAPABILITIES, def, streaming).await;
+    let user = User { id: "7".into(), name: "Ana".into(), language: None };
+    let what = What::Message { message: "100".into(), text: "Time?".into(), files: Vec::new() };
+    let incoming = Incoming {
+        id: "1".into(),
+        chat: CHAT.to_string().into(),
+        kind: ChatKind::Direct,
+        topic: None,
+        user,
+        what,
+    };
+    for _ in 0..2 {
+        let refused = bot.instance.incoming(incoming.clone()).await;
+        assert!(matches!(refused, Err(IncomingError::Start(_))), "{refused:?}");
+    }
+    full.is_full.store(false, Ordering::SeqCst);
+    for _ in 0..2 {
+        bot.instance.incoming(incoming.clone()).await.unwrap();
+    }
+    bot.settle().await;
+    assert_eq!(bot.texts(), ["It is noon."]);
+    let runs = bot.runtime.local().list(wellspring_log::RunFilter::default()).await.unwrap();
+    assert_eq!(runs.len(), 1);
+}
+
+/// A `retry_after` for the whole bot, or for one kind of call, holds after a restart too.
+#[tokio::test(start_paused = true)]
+async fn waits_that_all_chats_share_survive_a_restart() {
+    let retry_after = Duration::from_secs(200);
+    for (name, limit) in [("typing", Limit::Bot), ("send", Limit::Action)] {
+        let def = agent([Say::new().text("It is noon.")]);
+        let mut bot = Bot::new(def, |_| {}).await;
+        let error = CallError::BotLimited { retry_after, limit };
+        bot.net.errors.lock().unwrap().push_back((name, error));
+        bot.write("Time?").await;
+        while !bot.net.errors.lock().unwrap().is_empty() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        // The result is stored at once.
+        tokio::time::sleep(Duration::from_millis(30)).await;
+        bot.instance.stop().await;
+        let channel = Arc::new(bot.net.clone());
+        bot.instance =
+            Instance::start(bot.config.clone(), channel, bot.runtime.clone()).await.unwrap();
+        bot.settle().await;
+        assert_eq!(bot.texts(), ["It is noon."]);
+        let telegram = bot.net.telegram.lock().unwrap();
+        let sent = telegram.log.iter().find(|call| call.method == "sendMessage").unwrap();
+        assert!((200_000..202_000).contains(&sent.at), "{limit:?}: {}", sent.at);
+        let others = telegram.log.iter().filter(|call| call.at < 200_000).count();
+        assert!(limit == Limit::Action || others == 0, "{limit:?}: {others}");
+    }
+}
+
 fn risky() -> AgentDef {
     let spec = ToolSpec { approval: Some(Approval::Ask), ..ToolSpec::new("launch", "launches") };
     let tool = from_function(spec, |_: Value, _| async move { Ok(ToolResult::new("up")) });
@@ -436,7 +544,7 @@ async fn only_an_approver_presses() {
     bot.write("Launch it").await;
     bot.wait_for("❓").await;
     let asked = bot.shown().pop().unwrap();
-    assert!(asked.text.contains("launch {\"rocket\":5}"), "{}", asked.text);
+    assert_eq!(asked.text, "❓ Allow launch?\nlaunch {\"rocket\":5}");
     let labels: Vec<&str> = asked.buttons.iter().map(|(label, _)| label.as_str()).collect();
     assert_eq!(labels, ["✅ Aprovar", "❌ Negar"]);
     bot.press("99", &asked.buttons[0].1).await;

@@ -207,7 +207,9 @@ impl<N: Network> World<N> {
                 self.scheduler.block_until(&chat, until);
             }
         }
-        self.scheduler.goes_on(Millis(self.now));
+        let now = Millis(self.now);
+        self.scheduler.obey(&before.shared_waits(now), now.plus(Duration::from_secs(3600)));
+        self.scheduler.goes_on(now);
     }
 
     /// Plays to the end. `crash_at` are numbers of steps.

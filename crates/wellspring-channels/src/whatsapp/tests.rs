@@ -56,3 +56,22 @@ fn errors() {
     assert!(matches!(error(401, 190), CallError::Refused(_)));
     assert!(matches!(error(500, 1), CallError::Unavailable(_)));
 }
+
+/// The most specific webhook counts; a number without one receives nothing.
+#[test]
+fn a_number_is_checked_with_its_webhook() {
+    let checked = |webhook: serde_json::Value| {
+        wire::checked(&json!({"display_phone_number": "+1 555", "verified_name": "Spring",
+            "webhook_configuration": webhook, "id": "1"}))
+    };
+    let app = "https://bot.example.com/channels/whatsapp";
+    assert_eq!(
+        checked(json!({ "application": app })).unwrap(),
+        format!("+1 555 (Spring), whose messages are delivered to {app}")
+    );
+    let other = checked(json!({"phone_number": "https://other.example.com", "application": app}));
+    assert!(other.unwrap().ends_with("delivered to https://other.example.com"));
+    for none in [json!({}), json!({"application": ""}), serde_json::Value::Null] {
+        assert!(matches!(checked(none), Err(CallError::Refused(_))));
+    }
+}

@@ -64,6 +64,21 @@ pub(super) fn error(status: u16, answer: &Value) -> CallError {
     }
 }
 
+/// The name of the number, and the URL that its notifications are sent to. Meta reports neither
+/// failed deliveries nor which notifications were chosen.
+pub(super) fn checked(number: &Value) -> Result<String, CallError> {
+    let word = |key: &str| number[key].as_str().unwrap_or("unknown").to_owned();
+    // A URL of the number takes precedence over one of its account, and both over the app's.
+    let urls = ["phone_number", "whatsapp_business_account", "application"];
+    let urls = urls.map(|level| number["webhook_configuration"][level].as_str());
+    let Some(url) = urls.into_iter().flatten().find(|url| !url.is_empty()) else {
+        let what = "the app has no webhook, so messages cannot be delivered";
+        return Err(CallError::Refused(what.into()));
+    };
+    let (number, name) = (word("display_phone_number"), word("verified_name"));
+    Ok(format!("{number} ({name}), whose messages are delivered to {url}"))
+}
+
 /// The messages in a notification. Everything else is ignored.
 pub(super) fn read(notification: &Value) -> Vec<Incoming> {
     let list = |value: &Value| value.as_array().cloned().unwrap_or_default();

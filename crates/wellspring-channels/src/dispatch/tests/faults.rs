@@ -125,6 +125,7 @@ impl World {
             since: self.now,
             can: wire::CAPABILITIES,
             death,
+            errors: Arc::default(),
         };
         let instance =
             Instance::start(self.config.clone(), Arc::new(net), runtime.clone()).await.unwrap();

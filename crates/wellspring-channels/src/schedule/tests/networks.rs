@@ -200,7 +200,7 @@ fn many_threads_share_the_tiers() {
 
 #[test]
 fn slack_under_any_faults() {
-    for seed in 0..u64::from(soak(40, 5000)) {
+    for seed in 0..u64::from(soak(100, 5000)) {
         let mut dice = World::<FakeSlack>::new(vec![], 2000 + seed);
         let scripts = dice.scripts();
         let mut lost = 0;
@@ -244,7 +244,7 @@ fn slack_after_a_crash_at_any_step() {
 /// deduplicates by nonce.
 #[test]
 fn discord_under_any_faults() {
-    for seed in 0..u64::from(soak(40, 5000)) {
+    for seed in 0..u64::from(soak(100, 5000)) {
         let mut dice = World::<FakeDiscord>::new(vec![], 3000 + seed);
         let scripts = dice.scripts();
         let faults = (0..40).map(|_| match dice.random(14) {
