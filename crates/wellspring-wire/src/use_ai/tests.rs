@@ -99,7 +99,7 @@ fn text_and_arguments_arrive_as_they_are_said() {
     assert_eq!(of("STEP_FINISHED", "stepNumber"), [0, 1]);
     assert_eq!(of("STEP_FINISHED", "finishReason"), ["tool-calls", "stop"]);
     assert_eq!(of("STEP_FINISHED", "usage")[0]["inputTokens"], 12);
-    assert_eq!(of("RUN_FINISHED", "result"), ["Ready."]);
+    assert_eq!(of("RUN_FINISHED", "result"), ["Hello world!Ready."]);
 }
 
 /// Each chunk of the documented table has its event.

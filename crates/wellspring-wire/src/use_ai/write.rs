@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 use wellspring_core::{
-    Event as Fact, Millis, Outline, Record, RunHead, RunStarted, Stop, Transcript, WirePartId,
+    AgentNo, Event as Fact, Millis, Outline, Record, RunHead, RunStarted, Stop, Transcript, WirePartId,
 };
 
 use super::read::to_use_ai;
@@ -224,6 +224,7 @@ impl Dialect for UseAi {
         let stop =
             if let Fact::TurnFinished { stop, .. } = &record.event { Some(stop) } else { None };
         self.ag_ui.project(before, record, &mut |event| {
+            let event = with_all_text(event, before.transcript());
             self.say(event, outline, stop, &tail, out);
         });
     }
@@ -257,7 +258,7 @@ impl Dialect for UseAi {
         let is_state = |event: &Event| matches!(event, Event::StateSnapshot(_));
         let state = events.next_if(is_state).unwrap_or_else(no_state);
         for event in [state].into_iter().chain(events) {
-            self.say(event, outline, None, &tail, out);
+            self.say(with_all_text(event, Some(transcript)), outline, None, &tail, out);
         }
     }
 
@@ -301,6 +302,18 @@ fn error_name(code: Option<&str>) -> &'static str {
 
 fn tail(head: Option<&RunHead>, at: Millis) -> Option<Tail> {
     head.map(|head| Tail { at, run: ids::run(head) })
+}
+
+/// Replaces the result of a run by the text of all its turns, as use-ai has it, unless the result
+/// is typed. AG-UI's is the text of the last turn.
+fn with_all_text(mut event: Event, transcript: Option<&Transcript>) -> Event {
+    if let Event::RunFinished(finished) = &mut event
+        && let Some(result) = &mut finished.result
+        && let Some(transcript) = transcript.filter(|transcript| transcript.result.is_none())
+    {
+        *result = transcript.words(AgentNo::ROOT).into();
+    }
+    event
 }
 
 fn no_state() -> Event {

@@ -196,7 +196,12 @@ pub(super) async fn poll(app: &App, session: &str, request: &Parts) -> Result<Re
             app.polled.remove(session);
             state.messages.push(socket_io::GOODBYE);
         }
-        if !state.messages.is_empty() {
+        // There may be no other poll before the server stops, so the ends of all streams belong
+        // into this answer.
+        let is_ending = is_draining
+            && !state.subscriptions.is_empty()
+            && state.messages.bytes_len() < ANSWER_BYTES;
+        if !state.messages.is_empty() && !is_ending {
             more(&mut state, &polled.client).await;
             break joined(&mut state.messages);
         }
