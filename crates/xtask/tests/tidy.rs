@@ -512,12 +512,15 @@ fn check_requirement(root: &Path, row: &[&str]) -> Vec<String> {
     wrong
 }
 
-/// Whether a source has a test of this name: a function under a test attribute.
+/// Whether a source has a test of this name: a function under a test attribute, or a test of the
+/// suite for stores.
 fn has_test(source: &str, name: &str) -> bool {
-    source.find(&format!("fn {name}(")).is_some_and(|at| {
-        let above = source[..at].rsplit("\n\n").next().unwrap_or_default();
-        above.lines().any(|line| line.trim_start().starts_with("#[") && line.contains("test"))
-    })
+    let of_suite = format!("pub async fn {name}(subject: &impl Subject)");
+    source.contains(&of_suite)
+        || source.find(&format!("fn {name}(")).is_some_and(|at| {
+            let above = source[..at].rsplit("\n\n").next().unwrap_or_default();
+            above.lines().any(|line| line.trim_start().starts_with("#[") && line.contains("test"))
+        })
 }
 
 #[test]
