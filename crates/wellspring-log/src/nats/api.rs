@@ -504,7 +504,6 @@ mod tests {
         let found: Vec<_> =
             found.unwrap().into_iter().map(|it| (it.sequence, it.payload)).collect();
         assert_eq!(found, [(1, "one".into()), (2, "two".into())]);
-        let error = found_once.unwrap_err().to_string();
-        assert!(error.contains("did not answer in time"), "{error}");
+        assert!(found_once.is_err());
     }
 }
