@@ -263,8 +263,13 @@ impl Scheduler {
         }
     }
 
-    /// Makes no call to a chat before this time, because of a `retry_after`.
+    /// Makes no call to a chat, and to the other chats of its room, before this time, because of a
+    /// `retry_after`.
     pub fn block_until(&mut self, chat: &str, until: Millis) {
+        if self.can.room_end.is_some() {
+            let room = self.rooms.entry(self.can.room(chat).into()).or_default();
+            room.blocked_until = room.blocked_until.max(until);
+        }
         let chat = self.chats.entry(chat.into()).or_default();
         chat.blocked_until = chat.blocked_until.max(until);
     }

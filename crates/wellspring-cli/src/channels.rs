@@ -4,7 +4,6 @@ mod holder;
 
 use std::io::Write as _;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use axum::Router;
@@ -23,31 +22,27 @@ use wellspring_channels::{
 use wellspring_engine::{ControlError, Runtime};
 use wellspring_log::LEASE;
 
-use self::holder::Holder;
+use self::holder::{Holder, Serve};
 use crate::args::ChannelsCommand;
 use crate::config::channel::{ChannelConfig, ChannelKind};
-use crate::config::settings::StoreKind;
 use crate::setup::Setup;
 use crate::{Exit, Usage};
-
-/// Pause before a bot that failed to start is started again.
-const START_AGAIN: Duration = Duration::from_secs(5);
 
 /// The bots of a server.
 pub(crate) struct Channels {
     bots: Vec<Arc<Bot>>,
-    runtime: Runtime,
     tasks: Mutex<Vec<JoinHandle<()>>>,
     stopping: watch::Sender<bool>,
 }
 
 struct Bot {
     config: InstanceConfig,
+    runtime: Runtime,
     connected: Connected,
     webhook_url: Option<Box<str>>,
     secret: Box<str>,
-    /// Decides which process serves the bot; `None` if the store is not shared between machines.
-    holder: Option<Holder>,
+    /// Decides which process serves the bot.
+    holder: Holder,
     /// The bot and the routes of its webhook, while this process serves it.
     here: Mutex<Option<(Instance, Router)>>,
 }
@@ -128,10 +123,9 @@ fn path(name: &str) -> String {
 }
 
 impl Channels {
-    /// Starts the configured bots, which continue their unfinished work. They receive no events
-    /// yet. With a store that several machines share, a bot starts only once no other machine
-    /// serves it.
-    pub(crate) async fn start(setup: &Setup) -> Result<Self> {
+    /// Connects the configured bots. Each starts once [`receive`](Self::receive) is called and no
+    /// other process serves it.
+    pub(crate) fn new(setup: &Setup) -> Result<Self> {
         let mut bots = Vec::new();
         let store = &setup.config.store;
         for config in setup.config.channels.values() {
@@ -141,29 +135,23 @@ impl Channels {
             if bot.agent.is_empty() {
                 bot.agent = default_agent(setup)?;
             }
-            let holder = (store.kind == StoreKind::Nats)
-                .then(|| Holder::new(setup, name, store.lease.unwrap_or(LEASE)));
-            let bot = Bot {
+            let holder = Holder::new(setup.log(), name, store.lease.unwrap_or(LEASE));
+            bots.push(Arc::new(Bot {
                 config: bot,
+                runtime: setup.runtime.clone(),
                 connected,
                 webhook_url: config.webhook_url.clone(),
                 secret: config.secrets.get("webhook").map_or("", |it| it.expose()).into(),
                 holder,
                 here: Mutex::default(),
-            };
-            if bot.holder.is_none() {
-                let started = bot.start(&setup.runtime).await;
-                started.with_context(|| format!("channel {name}"))?;
-            }
-            bots.push(Arc::new(bot));
+            }));
         }
         let watched = bots.clone();
         setup.metrics.also(move || {
             let here: Vec<Instance> = watched.iter().filter_map(|bot| bot.instance()).collect();
             ChannelMetrics::render(here.iter().map(|it| (it.metrics(), it.pending())))
         });
-        let (runtime, stopping) = (setup.runtime.clone(), watch::channel(false).0);
-        Ok(Self { bots, runtime, tasks: Mutex::default(), stopping })
+        Ok(Self { bots, tasks: Mutex::default(), stopping: watch::channel(false).0 })
     }
 
     /// The routes of the webhooks. While another process serves a bot, they answer 503, so that the
@@ -176,20 +164,14 @@ impl Channels {
         })
     }
 
-    /// Starts to receive events.
+    /// Starts the bots, which continue their unfinished work and receive events.
     pub(crate) fn receive(&self) {
         for bot in &self.bots {
-            let (bot, runtime) = (Arc::clone(bot), self.runtime.clone());
+            let bot = Arc::clone(bot);
             let mut stopping = self.stopping.subscribe();
             lock(&self.tasks).push(tokio::spawn(async move {
-                let serving = async {
-                    match bot.holder.clone() {
-                        Some(holder) => bot.serve_while_held(&runtime, &holder).await,
-                        None => bot.receive().await,
-                    }
-                };
                 tokio::select! {
-                    () = serving => {}
+                    () = bot.holder.serve(&*bot) => {}
                     _ = stopping.wait_for(|stopping| *stopping) => {}
                 }
             }));
@@ -219,9 +201,7 @@ impl Channels {
         }
         for bot in &self.bots {
             bot.stop().await;
-            if let Some(holder) = &bot.holder {
-                holder.release().await;
-            }
+            bot.holder.release().await;
         }
     }
 }
@@ -233,38 +213,6 @@ impl Bot {
 
     fn has_webhook(&self) -> bool {
         self.connected.has_webhook(self.webhook_url.is_some())
-    }
-
-    async fn start(&self, runtime: &Runtime) -> Result<Instance, ControlError> {
-        let channel = self.connected.as_channel();
-        let instance = Instance::start(self.config.clone(), channel, runtime.clone()).await?;
-        let (at, inner) = (path(&self.config.name), instance.clone());
-        let routes = match &self.connected {
-            Connected::Telegram(_) => Telegram::webhook(inner, &at, &self.secret),
-            Connected::WhatsApp(whatsapp) => whatsapp.webhook(inner, &at),
-            Connected::Slack(slack) => slack.webhook(inner, &at),
-            Connected::Discord(discord) => discord.webhook(inner, &at),
-        };
-        *lock(&self.here) = Some((instance.clone(), routes));
-        Ok(instance)
-    }
-
-    async fn stop(&self) {
-        let here = lock(&self.here).take();
-        if let Some((instance, _)) = here {
-            instance.stop().await;
-        }
-    }
-
-    /// Receives events until the bot stops.
-    async fn receive(&self) {
-        let Some(instance) = self.instance() else { return };
-        match &self.connected {
-            Connected::Telegram(telegram) => self.receive_telegram(telegram, &instance).await,
-            Connected::Slack(slack) if slack.has_socket() => slack.listen(&instance).await,
-            Connected::Discord(discord) => discord.listen(&instance).await,
-            Connected::WhatsApp(_) | Connected::Slack(_) => instance.stopped().await,
-        }
     }
 
     /// Polls for updates, or sets the webhook's URL.
@@ -284,32 +232,37 @@ impl Bot {
             None => telegram.poll(instance).await,
         }
     }
+}
 
-    /// Serves the bot whenever no other process does.
-    async fn serve_while_held(&self, runtime: &Runtime, holder: &Holder) {
-        let bot = &*self.config.name;
-        loop {
-            let revision = holder.acquire().await;
-            tracing::info!(bot, "this process serves the bot now");
-            match self.start(runtime).await {
-                Ok(_) => {
-                    let has_ended = tokio::select! {
-                        () = self.receive() => true,
-                        () = holder.hold(revision) => false,
-                    };
-                    self.stop().await;
-                    if !has_ended {
-                        tracing::warn!(bot, "another process may serve the bot now");
-                        continue;
-                    }
-                    tracing::warn!(bot, "the bot has stopped; starting it again");
-                }
-                Err(error) => {
-                    tracing::warn!(bot, %error, "the bot could not be started; trying again");
-                }
-            }
-            holder.release().await;
-            tokio::time::sleep(START_AGAIN).await;
+impl Serve for Bot {
+    async fn start(&self) -> Result<(), ControlError> {
+        let (config, runtime) = (self.config.clone(), self.runtime.clone());
+        let instance = Instance::start(config, self.connected.as_channel(), runtime).await?;
+        let (at, inner) = (path(&self.config.name), instance.clone());
+        let routes = match &self.connected {
+            Connected::Telegram(_) => Telegram::webhook(inner, &at, &self.secret),
+            Connected::WhatsApp(whatsapp) => whatsapp.webhook(inner, &at),
+            Connected::Slack(slack) => slack.webhook(inner, &at),
+            Connected::Discord(discord) => discord.webhook(inner, &at),
+        };
+        *lock(&self.here) = Some((instance, routes));
+        Ok(())
+    }
+
+    async fn stop(&self) {
+        let here = lock(&self.here).take();
+        if let Some((instance, _)) = here {
+            instance.stop().await;
+        }
+    }
+
+    async fn receive(&self) {
+        let Some(instance) = self.instance() else { return };
+        match &self.connected {
+            Connected::Telegram(telegram) => self.receive_telegram(telegram, &instance).await,
+            Connected::Slack(slack) if slack.has_socket() => slack.listen(&instance).await,
+            Connected::Discord(discord) => discord.listen(&instance).await,
+            Connected::WhatsApp(_) | Connected::Slack(_) => instance.stopped().await,
         }
     }
 }

@@ -20,7 +20,7 @@ pub(crate) async fn serve(setup: &Setup, args: ServeArgs) -> Result<Exit> {
     let mut interrupts = Interrupts::new()?;
     let config = settings(&setup.config.server, args)?;
     setup.agents(&config).await?;
-    let channels = Channels::start(setup).await?;
+    let channels = Channels::new(setup)?;
     let server = Server::builder(setup.runtime.clone())
         .config(config)
         .metrics(setup.metrics.clone())

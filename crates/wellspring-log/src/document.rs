@@ -17,6 +17,10 @@ pub const DOCUMENT_NAME_BYTES_MAX: usize = 512;
 /// usually less than 1 MiB.
 pub const DOCUMENTS_PAGE_MAX: usize = 1000;
 
+/// The prefix of documents whose text is the name of the node that holds something. A store may
+/// delete such a document if it knows for certain that the node has ended.
+pub const HELD: &str = "held/";
+
 /// A small named value.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Document {

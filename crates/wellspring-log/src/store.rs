@@ -46,7 +46,8 @@ pub type AppendDone = Box<dyn FnOnce(Result<(), AppendError>) + Send>;
 /// 7. **Owners.** A run has an owner from its creation or adoption until a frame pauses or ends
 ///    it, or until its owner [releases](Self::release) it. Nothing else removes the owner,
 ///    except that a store may release the runs of a node that it knows for certain to have
-///    ended. No clock is involved.
+///    ended, and delete the documents that the node [holds](crate::document::HELD). No clock is
+///    involved.
 /// 8. **Heartbeats.** Each [`beat`](Self::beat) of a node changes its number in
 ///    [`nodes`](Self::nodes), which lists every node that owns a running run.
 /// 9. **Due.** [`due`](Self::due) returns every due run, in pages, ordered by time and then by

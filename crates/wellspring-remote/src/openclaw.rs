@@ -8,7 +8,8 @@
 //! # What is deliberately absent
 //!
 //! Our tools: the gateway has its own, and cannot call ours. Input to an active run: it is the
-//! user's next message, once the agent has finished.
+//! user's next message, once the agent has finished. The gateway steers only runs that were started
+//! with `chat.send`, which takes neither instructions nor a model.
 //!
 //! # What is promised
 //!

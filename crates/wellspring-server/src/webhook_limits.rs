@@ -5,11 +5,13 @@
 
 use std::net::SocketAddr;
 use std::pin::Pin;
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use axum::body::{Body, Bytes, HttpBody};
 use axum::extract::{ConnectInfo, Request, State};
+use axum::http::StatusCode;
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use hyper::body::{Frame, SizeHint};
@@ -22,7 +24,7 @@ use crate::limits::BytesPass;
 const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Counts a request for its address, and limits its body in time and in the total size of all such
-/// bodies.
+/// bodies. A body counts until its request is handled. A closed connection does not interrupt that.
 pub(crate) async fn bounded(State(app): State<App>, request: Request, next: Next) -> Response {
     app.metrics.request();
     if let Some(ConnectInfo(peer)) = request.extensions().get::<ConnectInfo<SocketAddr>>()
@@ -32,15 +34,25 @@ pub(crate) async fn bounded(State(app): State<App>, request: Request, next: Next
         return error.into_response();
     }
     // The callers are unknown, so all of them share the memory limit of one token.
-    let held = app.gates.bytes("");
+    let held = Arc::new(Mutex::new(app.gates.bytes("")));
+    let counted = Arc::clone(&held);
     let patience = Box::pin(tokio::time::sleep(BODY_TIMEOUT));
-    next.run(request.map(|body| Body::new(Bounded { body, held, patience }))).await
+    let request = request.map(|body| Body::new(Bounded { body, held: counted, patience }));
+    let handled = tokio::spawn(async move {
+        let response = next.run(request).await;
+        drop(held);
+        response
+    });
+    handled.await.unwrap_or_else(|error| {
+        tracing::error!(%error, "failed to handle a request to a webhook");
+        StatusCode::INTERNAL_SERVER_ERROR.into_response()
+    })
 }
 
 /// A body that fails if it is too slow or exceeds the memory limit.
 struct Bounded {
     body: Body,
-    held: BytesPass,
+    held: Arc<Mutex<BytesPass>>,
     patience: Pin<Box<Sleep>>,
 }
 
@@ -58,7 +70,7 @@ impl HttpBody for Bounded {
         let frame = ready!(Pin::new(&mut self.body).poll_frame(context));
         if let Some(Ok(frame)) = &frame
             && let Some(data) = frame.data_ref()
-            && let Err(error) = self.held.grow(data.len())
+            && let Err(error) = crate::lock(&self.held).grow(data.len())
         {
             return Poll::Ready(Some(Err(axum::Error::new(error.message))));
         }

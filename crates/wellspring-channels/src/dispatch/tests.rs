@@ -7,9 +7,12 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures::future::{BoxFuture, FutureExt as _};
+use futures::stream::{self, BoxStream, StreamExt as _};
 use serde_json::{Value, json};
 use wellspring_core::{
-    Approval, FailureKind, FileProduced, MediaSource, Millis, ToolResult, ToolSpec,
+    Approval, Batch, Context, FailureKind, FileProduced, MediaSource, Millis, ModelError,
+    RemoteAgent, RemoteCapabilities, RemoteInputs, RemoteRequest, RemoteResume, Stop, ToolResult,
+    ToolSpec,
 };
 use wellspring_engine::tools::from_function;
 use wellspring_engine::{AgentDef, Permission, Principal, Runtime};
@@ -439,6 +442,61 @@ async fn messages_while_busy() {
     let texts = bot.texts();
     assert_eq!(texts.len(), 1, "{texts:?}");
     assert!(texts[0].contains("Answer to two now"), "{texts:?}");
+}
+
+/// An agent in another process that takes three seconds for each prompt.
+struct Elsewhere(RemoteInputs);
+
+impl RemoteAgent for Elsewhere {
+    fn name(&self) -> &str {
+        "elsewhere"
+    }
+
+    fn capabilities(&self) -> RemoteCapabilities {
+        RemoteCapabilities { inputs: self.0, resume: RemoteResume::NewParts }
+    }
+
+    fn run(
+        &self,
+        request: RemoteRequest,
+        _: Context,
+    ) -> BoxFuture<'_, Result<BoxStream<'static, Result<Batch, ModelError>>, ModelError>> {
+        let texts = request.request.input.iter().filter_map(Content::as_text);
+        let answer = format!("Answer to {} now", texts.collect::<Vec<_>>().join("+"));
+        let batches = stream::once(async move {
+            tokio::time::sleep(Duration::from_secs(3)).await;
+            let mut batch = Batch::default();
+            let part = batch.start(PartKind::TEXT);
+            batch.delta(part, &answer);
+            batch.finish(part);
+            batch.stop(Stop::EndTurn, None);
+            Ok(batch)
+        });
+        async move { Ok(batches.boxed()) }.boxed()
+    }
+}
+
+/// With `steer`, a remote agent gets a message during its answer as its next prompt, and the answer
+/// continues in the same message. If the agent takes no input, the message is answered afterwards.
+#[tokio::test(start_paused = true)]
+async fn a_remote_agent_is_steered() {
+    let (one, two) = ("Answer to one now", "Answer to two now");
+    for (inputs, want) in [
+        (RemoteInputs::FollowUp, vec![format!("{one}\n\n{two}")]),
+        (RemoteInputs::Refused, vec![one.to_owned(), two.to_owned()]),
+    ] {
+        let def = AgentDef::remote("agent", Arc::new(Elsewhere(inputs)));
+        let mut bot = Bot::new(def, |config| {
+            config.stream = true;
+            config.when_busy = WhenBusy::Steer;
+        })
+        .await;
+        bot.write("one").await;
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        bot.write("two").await;
+        bot.settle().await;
+        assert_eq!(bot.texts(), want, "{inputs:?}");
+    }
 }
 
 /// A store that cannot create runs while it is full.

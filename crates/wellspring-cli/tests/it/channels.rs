@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 use wellspring_channels::{Markup, Text};
 use wellspring_core::{AgentNo, Transcript};
+use wellspring_log::LEASE;
 use wellspring_testkit::telegram::{FakeTelegram, Reply, Shown, check_answer};
 use wellspring_testkit::{Answer, FakeGateway, FakeProvider, GatewayOptions, NatsServers, soak};
 
@@ -199,24 +200,43 @@ async fn an_agent_of_a_gateway_answers_in_telegram() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_bot_is_served_by_one_machine_at_a_time() {
     let Some(nats) = NatsServers::start(1, false) else { return };
-    let mut network = Network::new().await;
+    let network = Network::new().await;
     let store = format!(
         "everyone = true\n[store]\nkind = \"nats\"\naddress = \"{}\"\nlease = \"2s\"\n",
         nats.address()
     );
     let homes = [(); 2].map(|()| network.home(&store));
+    is_taken_over(network, [&homes[0], &homes[1]]).await;
+}
+
+/// Two processes share a data directory. When the one that serves the bot is killed, the other one
+/// continues at once, long before the lease of 30 s is over.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_bot_is_served_by_one_process_at_a_time() {
+    let network = Network::new().await;
+    let home = network.home("everyone = true");
+    let waited = is_taken_over(network, [&home, &home]).await;
+    assert!(waited < LEASE, "{waited:?}");
+}
+
+/// Kills the first of two processes in the middle of an answer. Returns how long it took until the
+/// second one called the network.
+async fn is_taken_over(mut network: Network, homes: [&Home; 2]) -> Duration {
     network.write(1, "long");
     let serve = |home: &Home| Going::start(home.paced(30, &["serve", "--listen", "127.0.0.1:0"]));
-    let one = serve(&homes[0]);
+    let one = serve(homes[0]);
     let telegram = Arc::clone(&network.telegram);
-    let is_edited = || {
+    let edits = || {
         let telegram = telegram.lock().unwrap();
-        telegram.log.iter().any(|call| call.method == "editMessageText")
+        telegram.log.iter().filter(|call| call.method == "editMessageText").count()
     };
-    network.wait_for("an answer that grows", |_| is_edited()).await;
-    let other = serve(&homes[1]);
+    network.wait_for("an answer that grows", |_| edits() > 0).await;
+    let other = serve(homes[1]);
     one.signal(Signal::KILL);
     one.end();
+    let (before, killed) = (edits(), Instant::now());
+    network.wait_for("an edit of the other process", |_| edits() > before).await;
+    let waited = killed.elapsed();
     let ended = |shown: &[Shown]| {
         shown.iter().all(|it| !it.text.contains('█'))
             && shown.iter().any(|it| it.text.contains("paragraph 40 of 40"))
@@ -230,6 +250,7 @@ async fn a_bot_is_served_by_one_machine_at_a_time() {
     assert_eq!(letters(&shown), letters(&Text::markdown(&answer).render(Markup::Plain)));
     other.signal(Signal::KILL);
     other.end();
+    waited
 }
 
 /// A stranger gets a code; `channels pair` accepts it, and `channels list` shows both.

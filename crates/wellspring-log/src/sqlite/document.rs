@@ -3,7 +3,7 @@
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::{int, uint};
-use crate::document::{Document, DocumentFilter, Expected, Written};
+use crate::document::{Document, DocumentFilter, Expected, HELD, Written};
 use crate::store::StoreError;
 
 type Outcome<T> = rusqlite::Result<Result<T, StoreError>>;
@@ -69,6 +69,14 @@ pub(super) fn list(connection: &Connection, filter: &DocumentFilter) -> Outcome<
     let limit = int(filter.limit_or_max() as u64);
     let rows = statement.query_map(params![&*filter.prefix, after, end, limit], checked)?;
     rows.collect()
+}
+
+/// Deletes the documents that a node holds.
+pub(super) fn delete_held(connection: &Connection, node: &str) -> rusqlite::Result<()> {
+    connection
+        .prepare_cached("DELETE FROM documents WHERE name GLOB ?1 || '*' AND text = ?2")?
+        .execute([HELD, node])
+        .map(drop)
 }
 
 /// The names of all documents whose checksum does not match.

@@ -9,7 +9,7 @@ use super::group_commit::{Db, Head};
 use super::lock_file::Ended;
 use super::read::{self, state_code};
 use super::watch::{last_number, note_deletion};
-use super::{audit, integrity, threads};
+use super::{audit, document, integrity, threads};
 use super::{int, uint};
 use crate::inbox::{InboxEntry, InboxRoom, NewCommand, Plan, PutAll, plan};
 use crate::store::{
@@ -333,7 +333,7 @@ pub(super) fn release(db: &mut Db, run: RunId, node: &str, epoch: u64) -> rusqli
         .map(drop)
 }
 
-/// Releases the runs of processes that have ended.
+/// Releases the runs and the held documents of processes that have ended.
 pub(super) fn release_ended(connection: &Connection, ended: &[Ended]) -> rusqlite::Result<()> {
     for Ended { node, .. } in ended {
         connection
@@ -342,6 +342,7 @@ pub(super) fn release_ended(connection: &Connection, ended: &[Ended]) -> rusqlit
             )?
             .execute([node])?;
         connection.prepare_cached("DELETE FROM nodes WHERE node = ?1")?.execute([node])?;
+        document::delete_held(connection, node)?;
     }
     Ok(())
 }

@@ -444,7 +444,8 @@ async fn a_missing_nodes_directory_is_not_a_death() {
     }
 }
 
-/// The runs of a process that has ended are released at once, and its file is removed.
+/// The runs of a process that has ended are released at once, what it held is free, and its file is
+/// removed.
 #[tokio::test]
 async fn the_runs_of_a_process_that_ended_are_due_at_once() {
     let sqlite = Sqlite::new(Durability::ProcessCrash);
@@ -454,6 +455,13 @@ async fn the_runs_of_a_process_that_ended_are_due_at_once() {
     let owner = create(&one).await;
     let run = owner.run();
     assert_eq!(two.due(None, 9).await.unwrap().runs, []);
+    let put = async |name: &str, node: &str| {
+        let document = (name.into(), Some(node.into()));
+        two.store().put_document(document.0, document.1, Expected::Absent).await.unwrap();
+    };
+    put("held/bot/one", one.node()).await;
+    put("held/bot/two", two.node()).await;
+    put("other/one", one.node()).await;
     // As if it were killed: the lock is released, and nothing is written.
     std::mem::forget(owner);
     let nodes = sqlite.directory.path().join("runs.db-nodes");
@@ -465,5 +473,9 @@ async fn the_runs_of_a_process_that_ended_are_due_at_once() {
     let due = two.due(None, 9).await.unwrap().runs;
     assert_eq!(due.iter().map(|due| due.run).collect::<Vec<_>>(), [run]);
     assert_eq!(files(), 2, "its file is gone");
+    for (name, is_there) in [("held/bot/one", false), ("held/bot/two", true), ("other/one", true)] {
+        let found = two.store().document(name.into()).await.unwrap();
+        assert_eq!(found.is_some(), is_there, "{name}");
+    }
     assert_eq!(two.adopt(run).await.unwrap().epoch(), 1);
 }

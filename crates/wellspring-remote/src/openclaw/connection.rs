@@ -227,10 +227,13 @@ impl Link {
             silence_max: 2 * tick,
             last_seq: None,
         };
-        let guard = closed.clone().drop_guard();
+        let ends = closed.clone();
         let task = tokio::spawn(async move {
-            let _guard = guard;
-            task.serve().await;
+            let _guard = ends.clone().drop_guard();
+            tokio::select! {
+                () = task.serve() => {}
+                () = ends.cancelled() => {}
+            }
         });
         let next_id = AtomicU64::new(1);
         let _task = AbortOnDropHandle::new(task);
@@ -261,11 +264,13 @@ impl Link {
         });
     }
 
-    /// Sends a request whose responses go to a run. If the connection is lost,
-    /// [`lost`](Self::lost) resolves.
-    pub(super) async fn request_for(&self, inbox: &Arc<Inbox>, method: &str, params: Value) {
+    /// Sends a request whose responses go to a run. If the connection is lost, or its queue is
+    /// full because the gateway takes no requests, [`lost`](Self::lost) resolves.
+    pub(super) fn request_for(&self, inbox: &Arc<Inbox>, method: &str, params: Value) {
         let frame = self.numbered(method, params, Reply::Run(Arc::clone(inbox)));
-        let _ = self.out.send(frame).await;
+        if self.out.try_send(frame).is_err() {
+            self.closed.cancel();
+        }
     }
 
     /// Sends a request and waits for its response; `None` if the connection is lost, or no

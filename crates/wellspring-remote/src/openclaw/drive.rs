@@ -222,7 +222,7 @@ impl Drive {
         };
         self.prompted = true;
         self.heard_at = Instant::now();
-        link.request_for(&self.inbox, "agent", params.params()).await;
+        link.request_for(&self.inbox, "agent", params.params());
         self.awaits_result = true;
         Ok(Phase::Listen)
     }
@@ -242,9 +242,9 @@ impl Drive {
                 return Err(self.shared.error(FailureKind::TimedOut, &what));
             }
         };
-        self.hear(heard, &link).await;
+        self.hear(heard, &link);
         while let Some(heard) = self.inbox.pop() {
-            self.hear(heard, &link).await;
+            self.hear(heard, &link);
         }
         match self.reader.end().cloned() {
             Some(end) => self.ended(end, &link).await,
@@ -252,7 +252,7 @@ impl Drive {
         }
     }
 
-    async fn hear(&mut self, heard: Heard, link: &Arc<Link>) {
+    fn hear(&mut self, heard: Heard, link: &Arc<Link>) {
         match heard {
             Heard::Event(event) => {
                 self.is_heard();
@@ -260,7 +260,7 @@ impl Drive {
             }
             // A response that the run is still active does not reset the idle timeout.
             Heard::Response(response) if response.ok && is_still_running(&response) => {
-                link.request_for(&self.inbox, "agent.wait", wait(&self.handle.run_id)).await;
+                link.request_for(&self.inbox, "agent.wait", wait(&self.handle.run_id));
             }
             Heard::Response(response) => {
                 self.is_heard();
@@ -270,7 +270,7 @@ impl Drive {
                 }
                 if response.ok && response.status() == "in_flight" {
                     // Its last response went to the lost connection.
-                    link.request_for(&self.inbox, "agent.wait", wait(&self.handle.run_id)).await;
+                    link.request_for(&self.inbox, "agent.wait", wait(&self.handle.run_id));
                 }
                 self.awaits_result &= response.is_interim();
                 self.reader.response(&response, &mut self.batch);
@@ -310,7 +310,7 @@ impl Drive {
             tokio::select! {
                 biased;
                 () = signal.cancelled() => return,
-                heard = self.inbox.next() => self.hear(heard, link).await,
+                heard = self.inbox.next() => self.hear(heard, link),
                 () = link.lost() => return,
                 () = tokio::time::sleep_until(deadline) => return,
             }
@@ -344,7 +344,7 @@ impl Drive {
         }
         if let Some(link) = link {
             while let Some(heard) = self.inbox.pop() {
-                self.hear(heard, &link).await;
+                self.hear(heard, &link);
             }
         }
         self.leave();

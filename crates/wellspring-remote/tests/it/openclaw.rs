@@ -400,6 +400,33 @@ async fn a_cancel_without_a_connection_aborts_the_run_too() {
     assert_eq!(gateway.asked().iter().filter(|it| it.0 == "agent").count(), 1);
 }
 
+/// A gateway that answers nothing while a run is looked for does not delay a cancel.
+#[tokio::test]
+async fn a_silent_gateway_does_not_delay_a_cancel() {
+    let gateway = gateway().await;
+    let store = Arc::new(MemoryStore::default());
+    let node = || {
+        let runtime = Runtime::new(Log::new(Arc::clone(&store) as _, LogOptions::default()));
+        let mut def = agent(remote(config(&gateway)));
+        def.timeouts.cancel_grace = Duration::from_secs(60);
+        runtime.register(def);
+        runtime
+    };
+    let first = node();
+    let run = ask(&first, "say:One hang").await;
+    said(&first, run, 1).await;
+    first.shutdown(Duration::ZERO).await;
+    gateway.freeze(true);
+    let second = node();
+    assert!(second.resume(run).await);
+    gateway.was_asked("connect", 2).await;
+    let since = std::time::Instant::now();
+    second.local().cancel(run, CancelWhen::Now, None).await.unwrap();
+    let said = told(&finished(&second, run).await);
+    assert!(said.ends_with("run finished cancelled\n"), "{said}");
+    assert!(since.elapsed() < Duration::from_secs(20), "{:?}", since.elapsed());
+}
+
 /// Our process restarts while the gateway is unreachable, and finds the run later.
 #[tokio::test]
 async fn a_gateway_that_is_away_for_a_while_is_tried_again() {

@@ -11,9 +11,10 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::process::{Child, Command};
 use tokio::sync::watch;
 use wellspring_core::{
-    AgentNo, CancelWhen, Checker, Event, Outcome, PartKind, Record, RunId, Transcript, render,
+    AgentNo, CancelWhen, Checker, Content, Event, Outcome, PartKind, Record, RunId, Transcript,
+    render,
 };
-use wellspring_engine::{Runtime, StartRun};
+use wellspring_engine::{RequestKey, Runtime, StartRun};
 use wellspring_log::{Log, LogOptions, MemoryStore};
 use wellspring_remote::openclaw::{DeviceIdentity, OpenClawAgent, OpenClawConfig};
 use wellspring_testkit::{FakeProvider, mock_model};
@@ -188,6 +189,14 @@ async fn the_real_gateway_passes_the_scenarios() {
         (ask(&one, mock_model::Scene::Hello).await, ask(&two, mock_model::Scene::Hello).await);
     assert_eq!(finished(&one, first).await.0.words(AgentNo::ROOT), words);
     assert_eq!(finished(&two, second).await.0.words(AgentNo::ROOT), words);
+
+    eprintln!("input while the agent works");
+    let run = ask(&one, mock_model::Scene::Hello).await;
+    let more = vec![Content::text(mock_model::Scene::Hello.word())];
+    one.local().add_input(run, RequestKey::Named("more".into()), more).await.unwrap();
+    let (followed, shown) = finished(&one, run).await;
+    assert!(completed(&followed), "{shown}");
+    assert_eq!(followed.words(AgentNo::ROOT).matches(&words).count(), 2, "{shown}");
 
     eprintln!("abort");
     let run = ask(&one, mock_model::Scene::Hang).await;

@@ -1,6 +1,7 @@
 //! Attacks on sockets, polling sessions, webhooks and chats: by strangers, by tenants that exceed
 //! their share, and by clients that send incomplete data.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
@@ -10,6 +11,7 @@ use reqwest::{Client, Response};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
+use tokio::sync::Semaphore;
 use wellspring_core::{Command, InboxNo, RunId};
 use wellspring_engine::Runtime;
 use wellspring_log::Log;
@@ -301,8 +303,12 @@ async fn another_tenants_ids_are_nothing_on_sockets_and_in_chats() {
 
 /// A server with an additional route, such as a webhook.
 async fn with_a_webhook(limits: ServerLimits) -> Server {
-    let runtime = Runtime::new(Log::in_memory());
     let hook = Router::new().route("/hook", post(async |body: Bytes| body.len().to_string()));
+    serving(hook, limits).await
+}
+
+async fn serving(hook: Router, limits: ServerLimits) -> Server {
+    let runtime = Runtime::new(Log::in_memory());
     let config = ServerConfig { limits, ..config() };
     Server::builder(runtime).config(config).routes(hook).start().await.unwrap()
 }
@@ -340,4 +346,34 @@ async fn what_strangers_deliver_has_a_share() {
     assert_eq!(to_webhook(&server, 50_000).await.text().await.unwrap(), "50000");
     assert_eq!(to_webhook(&server, 150_000).await.status(), 400);
     assert_eq!(to_webhook(&server, 50_000).await.status(), 200);
+}
+
+/// A body counts until its request is handled, also if its sender closes the connection before.
+#[tokio::test]
+async fn bodies_of_webhooks_count_until_they_are_handled() {
+    let (arrived, done) = (Arc::new(Semaphore::new(0)), Arc::new(Semaphore::new(0)));
+    let (tells, waits) = (Arc::clone(&arrived), Arc::clone(&done));
+    let hook = post(move |body: Bytes| {
+        let (tells, waits) = (Arc::clone(&tells), Arc::clone(&waits));
+        async move {
+            tells.add_permits(1);
+            waits.acquire().await.unwrap().forget();
+            body.len().to_string()
+        }
+    });
+    let limits = ServerLimits { held_bytes: 100_000, ..ServerLimits::default() };
+    let server = serving(Router::new().route("/hook", hook), limits).await;
+    let sent = tokio::time::timeout(Duration::from_secs(60), async {
+        tokio::select! {
+            _ = to_webhook(&server, 60_000) => unreachable!("it is not handled yet"),
+            permit = arrived.acquire() => permit.unwrap().forget(),
+        }
+    });
+    sent.await.unwrap();
+    assert_eq!(to_webhook(&server, 60_000).await.status(), 400);
+    done.add_permits(2);
+    // The first request is handled at some time after this.
+    while to_webhook(&server, 60_000).await.status() != 200 {
+        done.add_permits(1);
+    }
 }

@@ -54,7 +54,8 @@ impl StreamDelta {
     }
 }
 
-/// The root agent's text, with a paragraph break where a tool call or a new turn came between.
+/// The root agent's text, with a paragraph break where a tool call, a new turn or added input came
+/// between.
 fn content(transcript: &Transcript) -> String {
     let mut content = String::new();
     let mut interrupted = false;
@@ -81,7 +82,7 @@ fn content(transcript: &Transcript) -> String {
                 turn.parts.iter().for_each(|part| add(part, &mut interrupted));
             }
             Item::Part(part) => add(part, &mut interrupted),
-            Item::Input(_) => {}
+            Item::Input(_) => interrupted = true,
         }
     }
     content

@@ -198,6 +198,25 @@ fn many_threads_share_the_tiers() {
     assert!(direct.iter().take(48).all(|at| *at < 6_000), "{direct:?}");
 }
 
+/// A `retry_after` that was stored with a thread holds for its whole channel.
+#[test]
+fn a_restored_wait_holds_for_the_room() {
+    let (one, other, elsewhere) = (-2, -4, -3);
+    let mut scheduler = Scheduler::new(FakeSlack::CAN);
+    let until = Millis(1_030_000);
+    scheduler.block_until(&FakeSlack::id(one), until);
+    let show = |scheduler: &mut Scheduler, chat| {
+        let (id, bodies) =
+            (FakeSlack::id(chat), render(&finished("Yes."), READER, &FakeSlack::CAN));
+        scheduler.open(&id, ChatKind::Group, FakeSlack::post());
+        scheduler.want(&id, "answer", bodies, true);
+    };
+    show(&mut scheduler, other);
+    assert_eq!(scheduler.next(Millis(1_000_000)), Next::Wait(until));
+    show(&mut scheduler, elsewhere);
+    assert!(matches!(scheduler.next(Millis(1_000_000)), Next::Call { .. }));
+}
+
 #[test]
 fn slack_under_any_faults() {
     for seed in 0..u64::from(soak(100, 5000)) {

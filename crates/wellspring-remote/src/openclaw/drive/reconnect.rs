@@ -27,8 +27,15 @@ impl Drive {
     /// unreachable gateway does not mean that the run has ended.
     pub(super) async fn find(&mut self) -> Result<Phase, ModelError> {
         let until = self.heard_at + self.shared.config.idle;
+        let signal = self.context.signal().clone();
         loop {
-            match self.adopt().await {
+            // A gateway that answers nothing must not delay a cancel.
+            let adopted = tokio::select! {
+                biased;
+                () = signal.cancelled() => return Ok(self.cancelled().await),
+                adopted = self.adopt() => adopted,
+            };
+            match adopted {
                 Err(error)
                     if error.kind() == FailureKind::Unavailable && Instant::now() < until =>
                 {
@@ -77,7 +84,7 @@ impl Drive {
         if known.ok && !is_still_running(&known) {
             // Unread events may contain the last text.
             while let Some(heard) = self.inbox.pop() {
-                self.hear(heard, &link).await;
+                self.hear(heard, &link);
             }
             self.reader.response(&known, &mut self.batch);
             return match self.reader.end().cloned() {
@@ -95,7 +102,7 @@ impl Drive {
             // The gateway may not have received the prompt. If it has, it recognises the key.
             return Ok(Phase::Prompt);
         }
-        link.request_for(&self.inbox, "agent.wait", wait(&self.handle.run_id)).await;
+        link.request_for(&self.inbox, "agent.wait", wait(&self.handle.run_id));
         Ok(Phase::Listen)
     }
 }
