@@ -93,10 +93,10 @@ pub(crate) const ROOT: Table = Table {
         key(
             "demo",
             "`true`, `false` or `\"shell\"`",
-            "`true`, and `false` for a server with a token or on a non-loopback address",
-            "Whether the built-in agent `demo` exists. With a token, or on a non-loopback \
-             address, it can run commands only if this is `\"shell\"`: then everyone with a \
-             token that may approve can run any command.",
+            "`true`, and `false` for a server with a token, with a bot, or on a non-loopback address",
+            "Whether the built-in agent `demo` exists. With a token, with a bot, or on a \
+             non-loopback address, it can run commands only if this is `\"shell\"`: then \
+             everyone with a token that may approve can run any command.",
         ),
         key("agents_directory", PATH, "`agents`", "Directory with one `.md` file per agent."),
         key("store", TABLE, "", "Where runs are stored."),
