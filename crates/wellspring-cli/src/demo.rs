@@ -1,8 +1,8 @@
 //! The built-in agent `demo`: when it exists, and when it has a shell.
 //!
 //! Anyone who may approve its question may also edit the command, so a shell in `demo` is a shell
-//! for every token. Without tokens, on loopback, only the user of this machine can approve. In all
-//! other cases `demo` and its shell exist only if the configuration enables them.
+//! for every token. Without tokens and bots, on loopback, only the user of this machine can approve.
+//! In all other cases `demo` and its shell exist only if the configuration enables them.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -30,8 +30,8 @@ const PACE_VARIABLE: &str = "WELLSPRING_DEMO_PACE_MS";
 pub(crate) enum Reach<'a> {
     /// The user at this terminal.
     Terminal,
-    /// The clients of a server.
-    Server(&'a ServerConfig),
+    /// The clients of a server, and the people who write to its bots in chat networks.
+    Server { config: &'a ServerConfig, has_bots: bool },
 }
 
 /// Builds the agent, if it should exist.
@@ -43,7 +43,9 @@ pub(crate) async fn demo(
     let tokens = Tokens::new(Arc::clone(store));
     let served = match reach {
         Reach::Terminal => false,
-        Reach::Server(server) => !server.listen.ip().is_loopback() || !server.hosts.is_empty(),
+        Reach::Server { config, has_bots } => {
+            has_bots || !config.listen.ip().is_loopback() || !config.hosts.is_empty()
+        }
     };
     let closed = served || !tokens.list().await?.is_empty();
     let pace = std::env::var(PACE_VARIABLE).ok().and_then(|pace| pace.parse().ok());
@@ -56,7 +58,7 @@ pub(crate) async fn demo(
         DemoConfig::Unset if closed => match reach {
             // A run of another process may be adopted here, and its approvers may have tokens.
             Reach::Terminal => plain,
-            Reach::Server(_) => return Ok(None),
+            Reach::Server { .. } => return Ok(None),
         },
         DemoConfig::On | DemoConfig::Unset => {
             let shell = UntilTokens { shell: shell()?, tokens };

@@ -199,4 +199,42 @@ mod tests {
         }
         assert_eq!(tools(&runtime), ["small__echo"]);
     }
+
+    /// A server with the tool `one`, and after a line in the pipe with the tool `two`.
+    const CHANGES: &str = r#"
+        tool=one
+        answer() { echo '{"jsonrpc":"2.0","id":'"$id"',"result":'"$1"'}'; }
+        while read -r line; do
+            id=$(echo "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')
+            case "$line" in
+                *'"method":"initialize"'*) answer '{"protocolVersion":"2025-06-18",
+                    "capabilities":{"tools":{"listChanged":true}},
+                    "serverInfo":{"name":"small","version":"1"}}' | tr -d '\n'; echo ;;
+                *'"method":"tools/list"'*)
+                    answer '{"tools":[{"name":"'$tool'","inputSchema":{"type":"object"}}]}'
+                    [ $tool = two ] && continue
+                    read -r tool < "$0"
+                    echo '{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}' ;;
+                *'"id":'*)
+                    echo '{"jsonrpc":"2.0","id":'"$id"',"error":{"code":-32601,"message":"no"}}' ;;
+            esac
+        done"#;
+
+    /// The runs that start after a server changed its tools have the new ones.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_changed_list_reaches_later_runs() {
+        let folder = tempfile::tempdir().unwrap();
+        let pipe = folder.path().join("pipe");
+        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        let config = McpConfig::stdio("small", "sh", ["-c", CHANGES, pipe.to_str().unwrap()]);
+        let servers = Servers::start([&config], Wanted::One("a")).await;
+        let runtime = Runtime::new(Log::in_memory());
+        servers.register(&runtime, agent(), std::slice::from_ref(&config));
+        assert_eq!(tools(&runtime), ["small__one"]);
+        // It opens when the server reads from it.
+        std::fs::write(&pipe, "two\n").unwrap();
+        while tools(&runtime) != ["small__two"] {
+            tokio::task::yield_now().await;
+        }
+    }
 }

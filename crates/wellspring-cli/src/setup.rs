@@ -108,7 +108,8 @@ impl Setup {
 
     /// Builds all agents for a server's clients, and prints which of their parts are missing.
     pub(crate) async fn agents(&self, server: &ServerConfig) -> Result<()> {
-        self.register_all(&self.find_agents(Reach::Server(server)).await?).await
+        let reach = Reach::Server { config: server, has_bots: !self.config.channels.is_empty() };
+        self.register_all(&self.find_agents(reach).await?).await
     }
 
     /// Finds the available agents.

@@ -13,6 +13,7 @@ use wellspring_testkit::telegram::{FakeTelegram, Reply, Shown, check_answer};
 use wellspring_testkit::{Answer, FakeGateway, FakeProvider, GatewayOptions, NatsServers, soak};
 
 use crate::kit::{Going, Home};
+use crate::who_may_run::{asked, serve};
 
 const CHAT: i64 = 7;
 
@@ -87,6 +88,21 @@ impl Network {
         );
         Home::with_files(&[("wellspring.toml", &config)])
     }
+}
+
+/// The people in a chat are not the user of this machine, so the demo that answers them has no
+/// shell, even without tokens.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_demo_of_a_bot_has_no_shell() {
+    let network = Network::new().await;
+    let home = network.home("everyone = true");
+    let (server, address, _) = serve(&home);
+    let run = asked(address, "");
+    let records = home.print(&["runs", "export", &run]);
+    assert!(records.contains("count_down"), "{records}");
+    assert!(!records.contains("run_shell_command"), "{records}");
+    server.signal(Signal::INT);
+    server.end();
 }
 
 /// The process of a bot is killed in the middle of an answer. The next one continues the same
