@@ -20,7 +20,6 @@ use wellspring_channels::{
     SlackSecrets, Telegram, WhatsApp, WhatsAppSecrets,
 };
 use wellspring_engine::{ControlError, Runtime};
-use wellspring_log::LEASE;
 
 use self::holder::{Holder, Serve};
 use crate::args::ChannelsCommand;
@@ -127,7 +126,6 @@ impl Channels {
     /// other process serves it.
     pub(crate) fn new(setup: &Setup) -> Result<Self> {
         let mut bots = Vec::new();
-        let store = &setup.config.store;
         for config in setup.config.channels.values() {
             let name = &config.bot.name;
             let connected = connect(config).with_context(|| format!("channel {name}"))?;
@@ -135,7 +133,7 @@ impl Channels {
             if bot.agent.is_empty() {
                 bot.agent = default_agent(setup)?;
             }
-            let holder = Holder::new(setup.log(), name, store.lease.unwrap_or(LEASE));
+            let holder = Holder::of(setup, name);
             bots.push(Arc::new(Bot {
                 config: bot,
                 runtime: setup.runtime.clone(),

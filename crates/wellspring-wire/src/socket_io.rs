@@ -175,7 +175,7 @@ pub fn event(name: &str, json: &[u8]) -> String {
     String::from_utf8(packet).unwrap_or_default()
 }
 
-/// Appends an [event](event).
+/// Appends an [event].
 pub fn put_event(packet: &mut Vec<u8>, name: &str, json: &[u8]) {
     let pieces: [&[u8]; 5] = [b"42[\"", name.as_bytes(), b"\",", json, b"]"];
     pieces.into_iter().for_each(|piece| packet.extend_from_slice(piece));

@@ -16,7 +16,9 @@ use futures::FutureExt as _;
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 use wellspring_engine::ControlError;
 use wellspring_log::document::{HELD, segment};
-use wellspring_log::{Expected, Log, Store, Written};
+use wellspring_log::{Expected, LEASE, Log, Store, Written};
+
+use crate::setup::Setup;
 
 /// Writes of the document per lease, of which one may fail.
 const CHANGES_PER_LEASE: u32 = 3;
@@ -49,7 +51,12 @@ pub(crate) struct Holder {
 }
 
 impl Holder {
-    pub(crate) fn new(log: &Log, bot: &str, lease: Duration) -> Self {
+    /// The right to serve a configured bot, for the configured lease.
+    pub(crate) fn of(setup: &Setup, bot: &str) -> Self {
+        Self::new(setup.log(), bot, setup.config.store.lease.unwrap_or(LEASE))
+    }
+
+    fn new(log: &Log, bot: &str, lease: Duration) -> Self {
         let document = format!("{HELD}channel/{}", segment(bot)).into();
         Self { store: Arc::clone(log.store()), document, node: log.node().into(), lease }
     }

@@ -2,7 +2,8 @@
 
 use serde_json::{Map, Value, json};
 use wellspring_core::{
-    AgentNo, Event as Fact, Millis, Outline, Record, RunHead, RunStarted, Stop, Transcript, WirePartId,
+    AgentNo, Event as Fact, Millis, Outline, Record, RunHead, RunStarted, Stop, Transcript,
+    WirePartId,
 };
 
 use super::read::to_use_ai;
