@@ -307,6 +307,12 @@ impl Agent {
     /// result is validated against it.
     ///
     /// The type need not be a struct: `think::<Vec<String>>()` and `think::<u32>()` work too.
+    ///
+    /// The model returns the result by calling a tool named `return_result`, whose arguments are
+    /// the result; a result that is not an object is its argument `value`. A [`Scripted`] model
+    /// does the same: `Say::new().call("return_result", json!({"value": 42}))`.
+    ///
+    /// [`Scripted`]: crate::models::Scripted
     pub fn think<T: DeserializeOwned + JsonSchema>(&self) -> Think<T> {
         Think::typed(self.clone())
     }

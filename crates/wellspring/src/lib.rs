@@ -241,6 +241,11 @@ pub mod crates {
 }
 
 /// What most programs need: `use wellspring::prelude::*;`
+///
+/// The names for models, tools and dialects of your own (`Model`, `Tool`, `Event`, `Turn` and so
+/// on) are at the root of the crate. `wellspring::futures`, `wellspring::schemars` and
+/// `wellspring::serde_json` are the versions that this crate uses, so a program need not depend
+/// on them.
 pub mod prelude {
     #[cfg(feature = "skills")]
     pub use crate::Skill;

@@ -12,7 +12,7 @@ const PAGES: &[(&str, u32, u32, &str)] = &[
     ("finished", 400, 385, "1"),
     ("long", 680, 1345, "0.6"),
     ("split", 680, 1790, "0.6"),
-    ("question", 400, 275, "1"),
+    ("question", 400, 245, "1"),
 ];
 
 /// The directory of the generated pages.

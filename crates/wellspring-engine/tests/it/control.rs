@@ -258,6 +258,7 @@ proptest! {
             let (anns, bens) = tokio::join!(all("ann", ann), all("ben", ben));
             let (mut new, mut known) = (BTreeSet::new(), BTreeSet::new());
             let (mut inputs, mut audited) = (BTreeSet::new(), Vec::new());
+            let mut keyed = BTreeMap::<_, BTreeSet<InboxNo>>::new();
             let mut starts = BTreeMap::<_, BTreeSet<RunId>>::new();
             let mut started = Vec::new();
             for (who, action, done) in anns.into_iter().chain(bens) {
@@ -268,6 +269,15 @@ proptest! {
                         continue;
                     }
                 };
+                let key = match action {
+                    Action::Message(id, _) => Some(("message", id)),
+                    Action::Input(key, _) | Action::Amend(key, _) => key.map(|key| ("key", key)),
+                    _ => None,
+                };
+                if let Some(key) = key {
+                    let numbers = done.puts.iter().map(|put| put.number);
+                    keyed.entry((who, key)).or_default().extend(numbers);
+                }
                 for put in done.puts {
                     let first = put.existed || new.insert(put.number);
                     assert!(first, "entry {} was new twice", put.number);
@@ -283,6 +293,7 @@ proptest! {
                 }
             }
             assert_eq!(known, new, "what existed was new once");
+            assert!(keyed.values().all(|numbers| numbers.len() == 1), "{keyed:?}");
             assert!(starts.values().all(|runs| runs.len() == 1), "{starts:?}");
             let runs: BTreeSet<_> = starts.values().flatten().copied().collect();
             assert_eq!((started.len(), runs.len()), (starts.len(), starts.len()));

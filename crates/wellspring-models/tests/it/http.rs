@@ -199,9 +199,14 @@ async fn answers_in_one_piece() {
     }
 }
 
+/// Keys are sent, and redacted where a provider repeats them: in a stream, and in an error.
 #[tokio::test]
 async fn what_lets_us_in_is_sent() {
-    let server = FakeProvider::start([Answer::status(401, "")]).await.unwrap();
+    const REPEATED: &str =
+        r#"{"type":"error","error":{"type":"authentication_error","message":"no such key: sk-1"}}"#;
+    let stream = format!("event: error\ndata: {REPEATED}\n\n");
+    let answers = [Answer::ok("text/event-stream", stream), Answer::status(401, REPEATED)];
+    let server = FakeProvider::start(answers).await.unwrap();
     let url = server.url();
     let key = Secret::new("sk-1");
     let models: [Arc<dyn wellspring_core::Model>; 2] = [
@@ -215,9 +220,9 @@ async fn what_lets_us_in_is_sent() {
     ];
     for model in models {
         let said = model.attempt(hello()).await.unwrap().next().await.unwrap();
-        let Err(error) = said else { panic!("401 is not an answer") };
+        let Err(error) = said else { panic!("an error is not an answer") };
         let shown = format!("{error} {error:?}");
-        assert!(!shown.contains("sk-1"), "{shown}");
+        assert!(shown.contains("[redacted]") && !shown.contains("sk-1"), "{shown}");
     }
     let asked = server.asked();
     let sent = |at: usize, name: &str| asked[at].header(name).unwrap_or_default().to_owned();

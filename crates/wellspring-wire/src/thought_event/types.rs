@@ -35,7 +35,8 @@ pub enum ThoughtEvent {
         id: String,
         /// The current status.
         status: ToolStatus,
-        /// Content to show.
+        /// Content to show. Structured progress is a text block with JSON; the records of the run
+        /// have it whole.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         content: Option<Vec<ToolContent>>,
     },
