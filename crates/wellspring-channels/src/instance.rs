@@ -324,7 +324,9 @@ impl Instance {
         }
         self.inner.metrics.called(action, &result);
         let is_shared_wait = matches!(result, Err(CallError::BotLimited { .. }));
-        let changed = self.scheduler().done(&chat, self.now(), result);
+        // Times are whole milliseconds, rounded down; no wait may begin before the call has ended.
+        let ended = self.now().plus(Duration::from_millis(1));
+        let changed = self.scheduler().done(&chat, ended, result);
         if is_shared_wait {
             self.keep_shared_waits().await;
         }
