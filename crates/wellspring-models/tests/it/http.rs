@@ -202,13 +202,12 @@ async fn answers_in_one_piece() {
 /// Keys are sent, and redacted where a provider repeats them: in a stream, and in an error.
 #[tokio::test]
 async fn what_lets_us_in_is_sent() {
-    const REPEATED: &str =
-        r#"{"type":"error","error":{"type":"authentication_error","message":"no such key: sk-1"}}"#;
+    const REPEATED: &str = r#"{"type":"error","error":{"type":"authentication_error","message":"no such key: sk-very-secret"}}"#;
     let stream = format!("event: error\ndata: {REPEATED}\n\n");
     let answers = [Answer::ok("text/event-stream", stream), Answer::status(401, REPEATED)];
     let server = FakeProvider::start(answers).await.unwrap();
     let url = server.url();
-    let key = Secret::new("sk-1");
+    let key = Secret::new("sk-very-secret");
     let models: [Arc<dyn wellspring_core::Model>; 2] = [
         Arc::new(
             Anthropic::new(key.clone())
@@ -222,16 +221,16 @@ async fn what_lets_us_in_is_sent() {
         let said = model.attempt(hello()).await.unwrap().next().await.unwrap();
         let Err(error) = said else { panic!("an error is not an answer") };
         let shown = format!("{error} {error:?}");
-        assert!(shown.contains("[redacted]") && !shown.contains("sk-1"), "{shown}");
+        assert!(shown.contains("[redacted]") && !shown.contains("sk-very-secret"), "{shown}");
     }
     let asked = server.asked();
     let sent = |at: usize, name: &str| asked[at].header(name).unwrap_or_default().to_owned();
     assert_eq!(asked[0].path, "/v1/messages");
-    assert_eq!(sent(0, "x-api-key"), "sk-1");
+    assert_eq!(sent(0, "x-api-key"), "sk-very-secret");
     assert_eq!(sent(0, "anthropic-version"), "2023-06-01");
     assert_eq!(sent(0, "anthropic-beta"), "b");
     assert_eq!(asked[1].path, "/v1/chat/completions");
-    assert_eq!(sent(1, "authorization"), "Bearer sk-1");
+    assert_eq!(sent(1, "authorization"), "Bearer sk-very-secret");
 }
 
 /// Members that reading the answer depends on cannot be replaced: such a request is not sent.
